@@ -3,11 +3,8 @@
 import pytest
 from opentelemetry import trace
 
-from tampu import tracing
-
 
 @pytest.fixture(autouse=True)
 def _tracing_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", type(trace._TRACER_PROVIDER_SET_ONCE)())
-    monkeypatch.setattr(tracing, "_tracer", None)

@@ -43,7 +43,6 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    monkeypatch.setattr(tracing, "_tracer", None)
     yield Spans(exporter)
     provider.shutdown()
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from tampu.broker.commit_queue.completion import Completion
 from tampu.broker.commit_queue.parallel_settle import CommitQueues
-from tampu.broker.commit_queue.waiters import MakeClaim, Waiter, Waiters, WaitingClaim, WaitingClaims
+from tampu.broker.commit_queue.waiters import MakeClaim, Waiter, Waiters, WaitingClaim
 from tampu.broker.settings import SettingsCache
 from tampu.engines.port import Call, Engine, PollStatus, Publish, Settle, Together
 from tampu.model.errors import TampuError, Unavailable
@@ -52,7 +52,7 @@ class WaitForMessages:
     """Step: after a claim found nothing, wait until messages may be ready, for at most ``seconds``.
 
     The answer is None: claim again. Or it is the reply to ``claim``, if the commit that stored a message also carried
-    out that claim (see `WaitingClaims`).
+    out that claim (see `WaitingClaim`).
     """
 
     __slots__ = ("claim", "empty", "full", "mark", "queues", "seconds")
@@ -200,10 +200,9 @@ class Core(StepRunner):
         self.engine = engine
         self.settings = SettingsCache(engine)
         self.waiting = Waiters()
-        self._waiting_claims = WaitingClaims(self.waiting)
         self._hears_all = "hand_over" in engine.capabilities
         """The engine reports every change at once, also those of other processes."""
-        self.commit_queues = CommitQueues(engine, self._waiting_claims if self._hears_all else None)
+        self.commit_queues = CommitQueues(engine, self.waiting if self._hears_all else None)
         self.coalescer = self.commit_queues.main
         self.ends = Completion(engine)
         self.on_due: Callable[[int], None] = lambda _at: None
@@ -219,8 +218,8 @@ class Core(StepRunner):
     # -- Listener
 
     def ready(self, queues: Mapping[tuple[str, str], int]) -> None:
-        self.waiting.note(queues)
-        self.waiting.wake(self._waiting_claims.left(queues))
+        if self.waiting.in_use:
+            self.waiting.became_ready(queues)
 
     def due(self, at_us: int) -> None:
         self.on_due(at_us)

@@ -60,7 +60,7 @@ class Verbs(PublishVerbs):
         pairs = [(self.tenant, name) for name in names]
         reply: list[Lease] | port.RetryLater | port.Again | None = None
         while True:
-            mark = self.core.waiting.mark(pairs) if reply is None else None
+            mark = self.core.waiting.mark(pairs) if wait and reply is None else None
             wants = self._wants(names, lease_us)
             leases = port.AGAIN if reply is None else reply
             while isinstance(leases, port.Again):

@@ -15,8 +15,8 @@ import pytest
 import tampu
 from tampu import Ack
 from tampu.broker import access
+from tampu.engines.encoding import TAIL_BITS
 from tampu.engines.mariadb import migrations
-from tampu.engines.sql.ids import TAIL_BITS
 from tests.cli.run_command import Command
 from tests.servers.mariadb import FAST, MariaDb
 

@@ -13,8 +13,8 @@ import pytest
 
 import tampu
 from tampu import Ack
+from tampu.engines.encoding import TAIL_BITS
 from tampu.engines.postgres import migrations
-from tampu.engines.sql.ids import TAIL_BITS
 from tests.servers.postgres import Postgres
 
 

@@ -14,8 +14,7 @@ from tampu.broker import access
 from tampu.engines.encoding import pack_seqs, unpack_seqs
 from tampu.engines.port import SettleItem
 from tampu.engines.postgres.single_statement import SingleStatement, ranges
-from tampu.engines.sql.commit import unpack_claim
-from tampu.engines.sql.ids import BLOCK
+from tampu.engines.sql.commit import BLOCK, unpack_claim
 from tampu.engines.sql.verbs.settle import acks_of_one_claim
 from tests.conformance.harness import FakeClock, payloads
 from tests.servers.postgres import databases

@@ -14,7 +14,7 @@ from tampu.engines import port
 from tampu.engines.redis import ids
 from tampu.engines.redis.connection import scripts
 from tampu.engines.redis.connection.wire import Wire
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import RunContext
 from tampu.engines.redis.verbs import load, publish
 from tampu.model.config import BUILT_IN
 from tampu.model.message import NewMessage

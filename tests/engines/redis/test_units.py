@@ -13,7 +13,7 @@ from tampu.broker.core import Core
 from tampu.broker.store import AllVerbs
 from tampu.engines import port
 from tampu.engines.redis.engine import RedisEngine
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import RunContext
 from tampu.engines.redis.verbs import units
 from tampu.model.errors import Unavailable
 from tampu.testing import FakeClock

@@ -50,13 +50,13 @@ class Ticket:
 
 
 class AttachesClaims(Protocol):
-    """Adds calls to a commit that is about to begin."""
+    """Adds claims to a commit that is about to begin."""
 
-    def attach_waiting_claims(self, batch: list[Ticket]) -> None: ...
+    in_use: bool
 
-    def done(self) -> None:
-        """The commit has ended."""
-        ...
+    def attach_claims(self, batch: list[Ticket]) -> None: ...
+
+    def commit_ended(self) -> None: ...
 
 
 in_commit: dict[int, Ticket] = {}
@@ -76,9 +76,9 @@ MOST = 10_000
 class Coalescer:
     """Collects calls of threads and tasks into batches; `engine.run` gets one batch at a time."""
 
-    def __init__(self, engine: RunsCalls, waiting_claims: AttachesClaims | None = None) -> None:
+    def __init__(self, engine: RunsCalls, waiters: AttachesClaims | None = None) -> None:
         self._engine = engine
-        self._waiting_claims = waiting_claims
+        self._waiters = waiters
         self._mutex = threading.Lock()
         self._pending: list[Ticket] = []
         self._busy = False
@@ -281,16 +281,16 @@ class Coalescer:
             return
         began = time.perf_counter()
         try:
-            if self._waiting_claims is not None:
-                self._waiting_claims.attach_waiting_claims(batch)
+            if self._waiters is not None and self._waiters.in_use:
+                self._waiters.attach_claims(batch)
             for ticket, reply in zip(batch, self._engine.run([ticket.call for ticket in batch]), strict=True):
                 ticket.reply = reply
         except Exception as error:
             for ticket in batch:
                 ticket.reply = error
         finally:
-            if self._waiting_claims is not None:
-                self._waiting_claims.done()
+            if self._waiters is not None and self._waiters.in_use:
+                self._waiters.commit_ended()
             if self.on_commit:
                 seconds = time.perf_counter() - began
                 for notify in self.on_commit:

@@ -29,8 +29,8 @@ class SettlesInParallel(Protocol):
 class CommitQueues:
     """The coalescers of a store: `main` for all calls, and perhaps a second one for settles of threads."""
 
-    def __init__(self, engine: RunsCalls, waiting_claims: AttachesClaims | None) -> None:
-        self.main = Coalescer(engine, waiting_claims)
+    def __init__(self, engine: RunsCalls, waiters: AttachesClaims | None) -> None:
+        self.main = Coalescer(engine, waiters)
         self._engine = engine if isinstance(engine, SettlesInParallel) else None
         self._second: Coalescer | None = None
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
 """Callers that wait for messages, and how they are woken: one per message that became ready. Nobody polls.
 
-A task that waits to claim can do better than being woken (`WaitingClaims`): its claim is carried out in the commit that
+A task that waits to claim can do better than being woken (`WaitingClaim`): its claim is carried out in the commit that
 stores the messages. It has them sooner, and the disk writes one commit less. This is only for tasks, and for engines
 that run all calls of a batch in one commit, claims last: the capability ``hand_over``.
 """
@@ -63,8 +63,13 @@ class Waiters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiters: dict[Queue, deque[Waiter]] = {}
+        self.in_use = False
+        """Somebody has waited, or is about to. Until then there is nothing to note and nobody to wake."""
         self._noted: dict[Queue, int] = {}
         self._noted_all = 0
+        self._leader = 0
+        self._claimed: dict[Queue, int] = {}
+        """Messages that the commit of the thread `_leader` claims for waiting tasks."""
 
     def note(self, queues: Iterable[Queue]) -> None:
         """Count that messages may have become ready in these queues. Called before any waiter is woken."""
@@ -83,6 +88,7 @@ class Waiters:
     def mark(self, queues: Iterable[Queue]) -> int:
         """A number that grows whenever messages may have become ready in one of these queues."""
         with self._lock:
+            self.in_use = True
             return self._noted_all + sum([self._noted.get(queue, 0) for queue in queues])
 
     @property
@@ -97,6 +103,7 @@ class Waiters:
 
     def join(self, waiter: Waiter) -> None:
         with self._lock:
+            self.in_use = True
             for queue in waiter.queues:
                 self._waiters.setdefault(queue, deque()).append(waiter)
 
@@ -118,14 +125,33 @@ class Waiters:
                 for waiter in self._next(queue, count):
                     waiter.wake()
 
-    def take(self, queues: Mapping[Queue, int], take: Callable[[Queue, Waiter], None]) -> None:
-        """Call ``take`` for each waiter that this many new messages will wake. Called before they are ready."""
+    # -- claims in the commit that stores their messages
+
+    def attach_claims(self, batch: list[Ticket]) -> None:
+        """Add the claims of tasks that wait for messages which this batch publishes."""
         if not self._waiters:
             return
+        arriving: dict[Queue, int] = {}
+        for call in (ticket.call for ticket in batch):
+            if type(call) is Publish:
+                queue = (call.tenant, call.queue)
+                arriving[queue] = arriving.get(queue, 0) + _ready_at_once(call)
+        self._leader = threading.get_ident()
         with self._lock:
-            for queue, count in queues.items():
+            for queue, count in arriving.items():
                 for waiter in list(self._next(queue, count)):
-                    take(queue, waiter)
+                    if isinstance(waiter, WaitingClaim) and waiter.join(batch):
+                        self._claimed[queue] = self._claimed.get(queue, 0) + 1
+
+    def commit_ended(self) -> None:
+        self._leader, self._claimed = 0, {}
+
+    def became_ready(self, queues: Mapping[Queue, int]) -> None:
+        """Wake waiters after a commit: one for each new message, less the claims that this commit carried out."""
+        self.note(queues)
+        if self._claimed and self._leader == threading.get_ident():  # not another commit
+            queues = {queue: count - self._claimed.get(queue, 0) for queue, count in queues.items()}
+        self.wake(queues)
 
     def _next(self, queue: Queue, count: int) -> Iterator[Waiter]:
         asleep = (waiter for waiter in self._waiters.get(queue, ()) if not waiter.woken)
@@ -192,42 +218,6 @@ class WaitingClaim(Waiter):
         """The task was cancelled: give back what was claimed for it."""
         if self._ticket is not None:
             coalescer.abandon(self._ticket)
-
-
-class WaitingClaims:
-    """Adds claims of waiting tasks to the commit that stores their messages."""
-
-    def __init__(self, waiting: Waiters) -> None:
-        self._waiting = waiting
-        self._leader = 0
-        self._claimed: dict[Queue, int] = {}
-
-    def attach_waiting_claims(self, batch: list[Ticket]) -> None:
-        """Add the claims that wait for messages which this batch publishes."""
-        if not self._waiting.anybody:
-            return
-        arriving: dict[Queue, int] = {}
-        for call in (ticket.call for ticket in batch):
-            if type(call) is Publish:
-                queue = (call.tenant, call.queue)
-                arriving[queue] = arriving.get(queue, 0) + _ready_at_once(call)
-
-        def take(queue: Queue, waiter: Waiter) -> None:
-            if isinstance(waiter, WaitingClaim) and waiter.join(batch):
-                self._claimed[queue] = self._claimed.get(queue, 0) + 1
-
-        self._leader = threading.get_ident()
-        self._waiting.take(arriving, take)
-
-    def done(self) -> None:
-        """The commit has ended."""
-        self._leader, self._claimed = 0, {}
-
-    def left(self, queues: Mapping[Queue, int]) -> Mapping[Queue, int]:
-        """How many waiters to wake still in each queue: new messages minus claims that this commit carried out."""
-        if not self._claimed or self._leader != threading.get_ident():  # another commit
-            return queues
-        return {queue: count - self._claimed.get(queue, 0) for queue, count in queues.items()}
 
 
 def _ready_at_once(call: Publish) -> int:

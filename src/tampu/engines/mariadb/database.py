@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pymysql
@@ -22,6 +22,7 @@ from tampu.engines.mariadb.ops import OPERATIONS
 from tampu.engines.mariadb.ops.common import Rows, start
 from tampu.engines.mariadb.templates import Quote, escaped, in_hex, statements
 from tampu.engines.sql import db as sql_db
+from tampu.engines.sql.db import Ints
 
 _IDLE_SECONDS = 1.0
 """A connection that was idle for longer is checked before use."""
@@ -111,6 +112,24 @@ class Db(sql_db.ServerDb):
 
     def cursor(self) -> Cursor:
         return self.connection.cursor(Cursor)
+
+    # -- the index in Redis
+
+    def note_ready(self, places: Sequence[Place]) -> None:
+        """Messages became ready: note them for the index, which is updated after the commit, or mark it stale."""
+        if not places:
+            return
+        if self.index is not None and self.index.up:
+            self.entered.extend(places)
+        elif self.index is not None or self.stale_statement == "mark_index_stale":
+            self.ask("mark_index_stale")
+        elif self.stale_statement is not None:
+            self.ask(self.stale_statement, *map(Ints, zip(*places, strict=True)))
+
+    def note_left(self, places: Iterable[Place]) -> None:
+        """Messages are no longer ready. If the index is not updated, it proposes them in vain, which does no harm."""
+        if self.index is not None:
+            self.left.extend(places)
 
     # -- sending
 

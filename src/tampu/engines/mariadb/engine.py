@@ -40,7 +40,10 @@ class MariaEngine(SqlEngine):
         self.stale_statement: str | None = None
         """Statement that a connection without the index runs to mark it stale (see `database.Db.stale_statement`)."""
         super().__init__(connect.MariaDriver(self.place), "full", clock)
-        self._index_repair = None if self.index is None else IndexRepair(self.index, self.readers.ask)
+        self._index_repair = None
+        if self.index is not None:
+            self._index_repair = IndexRepair(self.index, self.readers.ask)
+            self._after_commit = self._update_index
 
     def _open_schema(self, db: Any) -> QueueRegistry:
         self.durability = connect.durability(db, self.place.durability)
@@ -54,22 +57,20 @@ class MariaEngine(SqlEngine):
             db.send("enable_index")
         elif db.value("is_index_enabled"):
             self.stale_statement = "mark_index_stale"
+        db.index, db.stale_statement = self.index, self.stale_statement
         return registry
 
-    def _connected(self, give_up: float) -> Any:
-        db: Any = super()._connected(give_up)
-        db.index = self.index
-        db.stale_statement = self.stale_statement
+    def _connect(self) -> Any:
+        db: Any = super()._connect()
+        db.index, db.stale_statement = self.index, self.stale_statement
         return db
 
-    def announce(self, commit: Commit) -> None:
-        db: Any = self._db
-        if self.index is not None and db is not None:
-            self._update_index(self.index, db, notify=bool(commit.ready))
-        super().announce(commit)
-
-    def _update_index(self, index: Index, db: Db, *, notify: bool) -> None:
+    def _update_index(self, commit: Commit) -> None:
         """After a commit: send its changes to the index, or mark the index stale in the database if that fails."""
+        db: Any = self._db
+        index, notify = self.index, bool(commit.ready)
+        if index is None or db is None:
+            return
         entered, left = db.entered, db.left
         db.entered, db.left, db.offered = [], [], []
         if not index.up or not (entered or left or notify):

@@ -15,8 +15,8 @@ from typing import Any
 
 import pymysql
 
+from tampu.engines.encoding import TAIL_BITS, Ids
 from tampu.engines.mariadb.templates import in_database, simple
-from tampu.engines.sql.ids import TAIL_BITS, Ids
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.errors import SchemaMismatch, Unavailable
 

@@ -48,7 +48,7 @@ class Statement:
     def written(self, values: Sequence[Any], quote: Quote) -> Iterator[bytes]:
         """The statement with its values; several statements if there are many rows."""
         used = [values[n] for part in self._parts for n in part.numbers]
-        sizes = {len(value.values) for value in used if isinstance(value, Ints | Blobs)}
+        sizes = {len(value) for value in used if isinstance(value, Ints | Blobs)}
         if not sizes:
             yield b"".join([part.written(values, quote) for part in self._parts])
             return
@@ -64,12 +64,12 @@ def _some(value: Any, start: int, end: int) -> Any:
     if not isinstance(value, Ints | Blobs):
         return value
     kind: Any = type(value)
-    return kind(value.values[start:end])
+    return kind(value[start:end])
 
 
 def _slices(rows: int, used: Sequence[Any]) -> Iterator[tuple[int, int]]:
     """(first, end) of the rows of each part, within the limits of rows and bytes."""
-    wide = [value.values for value in used if isinstance(value, Blobs)]
+    wide = [value for value in used if isinstance(value, Blobs)]
     if rows <= MOST_ROWS and sum([len(value or b"") for values in wide for value in values]) <= MOST_BYTES:
         if rows:
             yield 0, rows
@@ -110,7 +110,7 @@ class _Count(_Value):
     """The number of rows of a column."""
 
     def written(self, values: Sequence[Any], quote: Quote) -> bytes:  # noqa: ARG002 - a number needs none
-        return b"%d" % len(values[self.numbers[0]].values)
+        return b"%d" % len(values[self.numbers[0]])
 
 
 class _Rows:
@@ -152,8 +152,8 @@ def _cut(text: str) -> Iterator[_Text | _Value | _Rows | _Count]:
 
 def _column(column: Column, quote: Quote) -> list[bytes]:
     if isinstance(column, Ints):
-        return [b"NULL" if value is None else b"%d" % value for value in column.values]
-    return [b"NULL" if value is None else quote(value) for value in column.values]
+        return [b"NULL" if value is None else b"%d" % value for value in column]
+    return [b"NULL" if value is None else quote(value) for value in column]
 
 
 def literal(value: Any, quote: Quote) -> bytes:

@@ -25,6 +25,9 @@ _RETRY_SECONDS = 1.0
 
 
 class Wakeup:
+    notify = None
+    """Nothing is sent: other processes poll."""
+
     def __init__(self, place: connect.Target, on_change: Callable[[], bool], by_redis: Callable[[], bool]) -> None:
         self._place = place
         self._on_remote_change = on_change
@@ -33,9 +36,6 @@ class Wakeup:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tampu-wakeup", daemon=True)
         self._thread.start()
-
-    def notify(self) -> None:
-        """Nothing to send: other processes poll."""
 
     def _run(self) -> None:
         while not self._stop.is_set():

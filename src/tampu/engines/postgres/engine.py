@@ -24,6 +24,8 @@ from tampu.engines.sql.user_transaction import Transaction
 from tampu.model.errors import TampuError
 from tampu.model.times import Clock
 
+_COUNT_EVERY = 1_000
+
 
 class PostgresEngine(SqlEngine):
     """See `tampu.engines.port.Engine` for the contract."""
@@ -38,6 +40,9 @@ class PostgresEngine(SqlEngine):
         self._vacuum = Vacuum(self.place)
         super().__init__(connect.PostgresDriver(self.place), self.place.durability, clock)
         self._single_statement = SingleStatement(self.registry)
+        self._made_ready = 0
+        """Messages that `_vacuum` does not know of yet."""
+        self._after_commit = self._count_moved
 
     def _open_schema(self, db: Any) -> QueueRegistry:
         self.durability = connect.durability(db.connection, self.place)
@@ -102,8 +107,11 @@ class PostgresEngine(SqlEngine):
         """The server delivers the NOTIFY when the user's transaction commits."""
         db.send("notify", f"tampu_{self.place.schema}", "transaction")
 
-    def _after_commit(self, commit: Commit) -> None:
-        self._vacuum.moved(sum(commit.ready.values()), commit.taken)
+    def _count_moved(self, commit: Commit) -> None:
+        self._made_ready += sum(commit.ready.values())
+        if commit.taken or self._made_ready >= _COUNT_EVERY:
+            self._vacuum.moved(self._made_ready, commit.taken)
+            self._made_ready = 0
 
     def check(self) -> list[tuple[str, str, str]]:
         def run(db: Any) -> list[tuple[str, str, str]]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import psycopg
 
+from tampu.engines.encoding import TAIL_BITS, Ids
 from tampu.engines.postgres.database import in_schema
-from tampu.engines.sql.ids import TAIL_BITS, Ids
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.errors import SchemaMismatch
 

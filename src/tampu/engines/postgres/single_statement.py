@@ -19,9 +19,8 @@ from psycopg import errors
 from tampu.engines.encoding import DONE, LEASED, READY, STATES, pack_seqs
 from tampu.engines.port import Call, Claim, Publish, Settle
 from tampu.engines.postgres.database import Db
-from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.commit import BLOCK, Commit
 from tampu.engines.sql.db import Blobs, Ints, blob
-from tampu.engines.sql.ids import BLOCK
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.verbs.claim import SOON
 from tampu.engines.sql.verbs.settle import acks_of_one_claim

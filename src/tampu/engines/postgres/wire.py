@@ -33,23 +33,21 @@ _MOST_FORMATS = 32
 _BINARY = [[Format.BINARY] * count for count in range(_MOST_FORMATS)]
 
 
-def _ints(column: Ints) -> bytes:
+def _ints(values: Ints) -> bytes:
     """An int8[] in binary format."""
-    values: list[Any] = column.values
     if not values:
         return _HEADER.pack(0, 0, _INT8, 0, 1)[:12]
     count = len(values)
     if None in values:
         items = b"".join([_NULL if value is None else _ITEM(8, value) for value in values])
         return _HEADER.pack(1, 1, _INT8, count, 1) + items
-    flat = [8] * (2 * count)
+    flat: list[Any] = [8] * (2 * count)
     flat[1::2] = values
     return _HEADER.pack(1, 0, _INT8, count, 1) + struct.pack(f">{'iq' * count}", *flat)
 
 
-def _blobs(column: Blobs, item: int = _BYTEA) -> bytes:
+def _blobs(values: Blobs, item: int = _BYTEA) -> bytes:
     """A bytea[] in binary format, or an array of another type with bytes inside."""
-    values = column.values
     if not values:
         return _HEADER.pack(0, 0, item, 0, 1)[:12]
     parts = [_HEADER.pack(1, 1, item, len(values), 1)]

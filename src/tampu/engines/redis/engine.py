@@ -18,8 +18,7 @@ from tampu.engines.redis.connection import scripts, urls
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, Writer, ok
 from tampu.engines.redis.connection.wire import Wire
 from tampu.engines.redis.peers import Peers
-from tampu.engines.redis.queue_registry import QueueRegistry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueRegistry, RunContext
 from tampu.engines.redis.tags import Tags
 from tampu.engines.redis.verbs import admin, claim, documents, load, publish, settle, sweep, transfer, units
 from tampu.engines.transfer import Import, RequestPage, SnapshotPage, StartJournal
@@ -162,14 +161,14 @@ class RedisEngine:
         while waiting:
             script_calls = [call for _, some in waiting for call in some]
             if any(call.command[1] in _STORING for call in script_calls):
-                script_calls.append(self.peers.notify())  # in the same pipeline: most likely it is needed
+                script_calls.append(self.peers.wake_others)  # in the same pipeline: most likely it is needed
                 notified = True
             answers = iter(self.wire.send(script_calls))
             round_, waiting = waiting, []
             for work, some in round_:
                 self._advance(work, [next(answers) for _ in some], waiting, replies, calls, context)
         if not notified and (context.ready or self._soon(context.due)):
-            self.wire.send([self.peers.notify()])
+            self.wire.send([self.peers.wake_others])
 
     def _soon(self, due: int | None) -> bool:
         """Uses the local clock: it only decides whether to send a wake-up."""

@@ -2,7 +2,7 @@
 
 A message's number in its queue has 16 hexadecimal digits: 11 of milliseconds since 1970 and 5 of a counter in steps
 of two. Its id is a UUIDv7 made of the number, 22 bits that lead to the queue (the start of its *tail*), and a secret
-tail of 32 bits (`tampu.engines.secret_tails`). So an id leads to its message, and nobody else can make one. Up to
+tail of 32 bits (`encoding.secret_tails`). So an id leads to its message, and nobody else can make one. Up to
 layout 4 an id ended with the whole tail of its queue, 54 bits. Odd numbers mark messages whose id the user gave; those
 are looked up by id.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from tampu.engines.secret_tails import BLOCK, stream
+from tampu.engines.encoding import BLOCK, secret_tails
 
 _TAIL = (1 << 54) - 1
 _MOST_BLOCKS = 4096
@@ -62,7 +62,7 @@ class Ids:
         """The common start of a block's ids, and their tails as at least ``digits`` hexadecimal digits."""
         if len(self._blocks) >= _MOST_BLOCKS:
             self._blocks.clear()
-        tails = stream(self.secret, int(high, 16), digits // 2).hex()
+        tails = secret_tails(self.secret, int(high, 16), digits // 2).hex()
         found = self._blocks[high] = f"0{high[:7]}-{high[7:11]}-7{high[11:]}", tails
         return found
 

@@ -37,13 +37,11 @@ class Peers:
         self._sharded = sharded
         """Use a sharded channel, which only the server of its slot delivers, not all servers of the cluster."""
         self._channel = f"{tags.registry}:bell"
+        self.wake_others = ScriptCall(tags.registry, ("SPUBLISH" if sharded else "PUBLISH", self._channel, self.token))
+        """The command that wakes the other processes."""
         self._listener: _Listener | None = None
         self._leading = False
         self._renew_at = 0.0
-
-    def notify(self) -> ScriptCall:
-        """The command that wakes the other processes."""
-        return ScriptCall(self._tags.registry, ("SPUBLISH" if self._sharded else "PUBLISH", self._channel, self.token))
 
     def listen(self, on_wakeup: Callable[[], bool]) -> None:
         if self._listener is not None:

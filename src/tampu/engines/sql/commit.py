@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from tampu.engines.encoding import DEAD, Record, id_text, pack_seqs, unpack_seqs
 from tampu.engines.port import Call, Listener, Together
 from tampu.engines.sql.db import Blobs, Db, Ints
-from tampu.engines.sql.ids import BLOCK
 from tampu.engines.sql.locks import Locks
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.rules.fair import FairTurns
@@ -22,6 +21,8 @@ from tampu.engines.units import Names, carry_out_units
 from tampu.model.errors import TampuError
 from tampu.model.times import SECOND
 
+BLOCK = 1024
+"""Numbers in one block: the INCREMENT of the sequence."""
 _SOON = SECOND
 """Maintenance checks this often anyway; only what is due sooner needs a wake-up."""
 
@@ -29,7 +30,10 @@ _SOON = SECOND
 class Wakeup(Protocol):
     """Tells other processes that messages are ready, and calls back when they say so."""
 
-    def notify(self) -> None: ...
+    @property
+    def notify(self) -> Callable[[], None] | None:
+        """Tells the others; None if they find out by themselves."""
+        ...
 
     def close(self) -> None: ...
 
@@ -179,8 +183,9 @@ class Commit:
 
     def announce(self, wakeup: Wakeup | None, listener: Listener | None) -> None:
         """After the commit: wake waiting claims, in this process and in others."""
-        if wakeup is not None and (self.ready or (self.due is not None and self.due < self.now + _SOON)):
-            wakeup.notify()
+        notify = None if wakeup is None else wakeup.notify
+        if notify is not None and (self.ready or (self.due is not None and self.due < self.now + _SOON)):
+            notify()
         if listener is not None:
             if self.due is not None:
                 listener.due(self.due)

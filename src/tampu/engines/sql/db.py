@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from tampu.model.errors import TampuError
 
 
-class Ints:
+class Ints(list[int | None]):
     """A column of numbers (and None)."""
 
-    __slots__ = ("values",)
-
-    def __init__(self, values: Iterable[int | None]) -> None:
-        self.values = list(values)
+    __slots__ = ()
 
 
-class Blobs:
+class Blobs(list[bytes | None]):
     """A column of bytes (and None)."""
 
-    __slots__ = ("values",)
-
-    def __init__(self, values: Iterable[bytes | None]) -> None:
-        self.values = list(values)
+    __slots__ = ()
 
 
 class Uuids(Blobs):

@@ -67,6 +67,8 @@ class SqlEngine(BaseEngine):
         self._instance = secrets.token_hex(8)
         self._leader_until = 0.0
         self._commits = 0
+        self._after_commit: Callable[[Commit], None] | None = None
+        """Called after each commit of this engine, before others are told of it."""
         self.readers: ReadPool = ReadPool(driver, self._check_usable)
         try:
             self._db: ServerDb | None = driver.connect()
@@ -92,9 +94,6 @@ class SqlEngine(BaseEngine):
 
     @abc.abstractmethod
     def check(self) -> list[tuple[str, str, str]]: ...
-
-    def _after_commit(self, commit: Commit) -> None:
-        """Called after each commit of this engine."""
 
     def now(self) -> int:
         if self._clock is not None:
@@ -142,7 +141,6 @@ class SqlEngine(BaseEngine):
                 raise
             return [self._run_one(call) for call in calls]
         commit.committed()
-        self._after_commit(commit)
         self.announce(commit)
         return replies
 
@@ -169,13 +167,16 @@ class SqlEngine(BaseEngine):
         pause, seconds = threading.Event(), 0.02
         while self._db is None:
             try:
-                self._db = self.driver.connect()
+                self._db = self._connect()
             except self.driver.error as error:
                 if not self.driver.gone(error) or time.monotonic() + seconds > deadline or self._closed:
                     raise self.driver.translate(error) from error
                 pause.wait(seconds)
                 seconds = min(seconds * 2, 1.0)
         return self._db
+
+    def _connect(self) -> ServerDb:
+        return self.driver.connect()
 
     def _commit(self, db: ServerDb, calls: Sequence[port.Call], *, ahead: bool = True) -> tuple[list[Any], Commit]:
         commit: Commit | None = None
@@ -264,6 +265,8 @@ class SqlEngine(BaseEngine):
 
     def announce(self, commit: Commit) -> None:
         """Wake waiting claims, in this process and in others."""
+        if self._after_commit is not None:
+            self._after_commit(commit)
         commit.announce(self._wakeup, self._listener)
 
     def _check_usable(self) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tampu.engines.encoding import Record
+from tampu.engines.encoding import IdScheme, Record
 from tampu.engines.sql.db import Db
-from tampu.engines.sql.ids import IdScheme
 from tampu.engines.sql.open_claims import OpenClaims
 
 

@@ -61,11 +61,11 @@ class Statement:
         for n, value in enumerate(given[: self._width]):
             if isinstance(value, Ints | Blobs):
                 if n in self._lists:
-                    values.append(as_json(value.values))  # type: ignore[arg-type]  # a list of numbers has no None
+                    values.append(as_json(value))  # type: ignore[arg-type]  # a list of numbers has no None
                     continue
                 columns.append(n)
-                decoded = [None if v is None else v.decode() for v in value.values] if n in self._texts else None  # type: ignore[union-attr]
-                values.append(decoded or value.values)
+                decoded = [None if v is None else v.decode() for v in value] if n in self._texts else None  # type: ignore[union-attr]
+                values.append(decoded or value)
             else:
                 values.append(value.decode() if n in self._texts and value is not None else value)
         return values, columns

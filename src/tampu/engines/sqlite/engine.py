@@ -32,6 +32,8 @@ from tampu.model.times import Clock
 R = TypeVar("R")
 _GROW_AFTER = 32
 _CHECK_FILE_AFTER = 256
+_CHECK_SPACE_SECONDS = 0.1
+"""How soon this process notices that another has spent the reserve (see `reserve`)."""
 """Commits after which a process without maintenance checks whether its file still exists."""
 _LOG_BYTES = files.CHECKPOINT_PAGES * 4200
 _ZEROS = bytes(1 << 20)
@@ -87,6 +89,7 @@ class SqliteEngine(BaseEngine):
         self._commits = 0
         self._peers: Peers | None = None
         self._reserve = Reserve(self.path, _LOG_BYTES, self._free_pages)
+        self._check_space_at = 0.0
         self._identity: tuple[int, int] | None = None
         forks.refuse_inherited(self.path)
         with contextlib.ExitStack() as undo:
@@ -157,8 +160,10 @@ class SqliteEngine(BaseEngine):
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         with self._lock:
             self._check_usable()
-            if any(map(stores_more, calls)) and self.is_full():
-                return self._run_on_full_disk(calls)
+            if time.monotonic() >= self._check_space_at and any(map(stores_more, calls)):
+                if self.is_full():
+                    return self._run_on_full_disk(calls)
+                self._check_space_at = time.monotonic() + _CHECK_SPACE_SECONDS
             try:
                 replies, commit = self._commit(calls)
             except Refused as refused:
@@ -169,6 +174,7 @@ class SqliteEngine(BaseEngine):
                     return [self._run_one(call) for call in calls]
                 if isinstance(error, sqlite3.Error):
                     removes = not all(map(stores_more, calls))
+                    self._check_space_at = 0.0
                     if files.is_full(error) and removes and (self._reserve.spend() or any(map(stores_more, calls))):
                         return self._run_on_full_disk(calls)
                     self._check_file()

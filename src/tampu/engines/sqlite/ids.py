@@ -2,7 +2,7 @@
 
 A sequence number is milliseconds since 1970 shifted by 20 bits, plus a counter in steps of two. It only grows, also
 when the clock goes back. The id of a message is a UUIDv7. Its time and counter are the sequence number; six of its last
-54 bits are the same for the whole file, the other 48 are a secret tail (`tampu.engines.secret_tails`). So each is
+54 bits are the same for the whole file, the other 48 are a secret tail (`encoding.secret_tails`). So each is
 computed from the other, ids need no index, and nobody else can make one. Up to schema 4 all 54 bits were the same for
 the whole file. An odd sequence number marks a message whose id was given by the user and is stored with it.
 """
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tampu.engines.encoding import Record, folded, id_bytes, id_text, pack_seqs
-from tampu.engines.secret_tails import BLOCK, BLOCK_BITS, stream
-from tampu.engines.sql.ids import Parsed
+from tampu.engines.encoding import BLOCK, BLOCK_BITS, Parsed, Record, folded, id_bytes, id_text, pack_seqs, secret_tails
 from tampu.engines.sql.queue_registry import QueueRegistry
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class Ids:
                 self._blocks.clear()
             text = f"{number:015x}"
             start = f"{text[:8]}-{text[8:12]}-7{text[12:]}"
-            tails = stream(self.secret, number, low // 2 * 6 + 6).hex()
+            tails = secret_tails(self.secret, number, low // 2 * 6 + 6).hex()
             self._blocks[number] = start, tails
         return start, tails
 

@@ -50,7 +50,7 @@ def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: b
 def ack(
     db: Db, seqs: Ints, lease: int, q: int, now: int, state: int, packed: bytes, until: int | None  # noqa: ARG001
 ) -> Rows:  # fmt: skip
-    count = len(seqs.values)
+    count = len(seqs)
     found = take_leases(db, seqs, Ints([lease] * count), Ints([q] * count))
     for seq, _, attempts, *_ in found:
         db.send("insert_ended", now, seq, lease, q, attempts, state)
@@ -58,7 +58,7 @@ def ack(
 
 
 def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Rows:
-    wanted = set(zip(seqs.values, leases.values, qs.values, strict=True))
+    wanted = set(zip(seqs, leases, qs, strict=True))
     found = [
         (seq, q, *row, lease, worker, cancel, pace)
         for seq, q, *row, lease, worker, cancel, _, pace in _leases(db, seqs)
@@ -69,7 +69,7 @@ def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Rows:
 
 
 def _leases(db: Db, seqs: Ints) -> Rows:
-    return db.rows("select_leases", Ints(dict.fromkeys(seqs.values)))
+    return db.rows("select_leases", Ints(dict.fromkeys(seqs)))
 
 
 # -- waiting messages
@@ -101,7 +101,7 @@ def lock_waiting(db: Db, seqs: Ints) -> Rows:
 def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rows:
     """Ready messages stay at the same position."""
     db.send("set_rank", seqs, ranks)
-    for seq, place in zip(seqs.values, places.values, strict=True):
+    for seq, place in zip(seqs, places, strict=True):
         run = ready.take(db, q, seq or 0)
         if run is not None:
             _, pos, first, attempts, lease, _ = run
@@ -113,7 +113,7 @@ def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rows:
 
 
 def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Rows:
-    left = dict.fromkeys(zip(qs.values, groups.values, strict=True))
+    left = dict.fromkeys(zip(qs, groups, strict=True))
     freed = set(db.rows("delete_slots", qs, groups, seqs))
     next_: Rows = []
     rated: Rows = []
@@ -141,7 +141,7 @@ def end_sweep(_db: Db) -> Rows:
 
 
 def lock_expired_leases(db: Db, seqs: Ints, leases: Ints) -> Rows:
-    wanted = set(zip(seqs.values, leases.values, strict=True))
+    wanted = set(zip(seqs, leases, strict=True))
     rows = _leases(db, seqs)
     return [row for row, (seq, *_, lease, _, _, _, _) in zip(rows, rows, strict=True) if (seq, lease) in wanted]
 
@@ -155,7 +155,7 @@ def select_busy_leases(_db: Db, _seqs: Ints, _leases: Ints) -> Rows:
 
 def find_messages(db: Db, tenant: str, seqs: Ints, _stamps: Ints, ids: Uuids) -> Rows:
     found = []
-    for n, (seq, id) in enumerate(zip(seqs.values, ids.values, strict=True), 1):
+    for n, (seq, id) in enumerate(zip(seqs, ids, strict=True), 1):
         place = db.row("find_message", tenant, seq, id)
         if place is not None:
             found.append((n, *place))
@@ -179,7 +179,7 @@ def select_messages(db: Db, seqs: Ints) -> Rows:
 
 
 def snapshot_find(db: Db, seqs: Ints, _stamps: Ints, ids: Uuids) -> Rows:
-    found = db.rows("snapshot_find_numbers", Ints(seq for seq in seqs.values if seq is not None))
+    found = db.rows("snapshot_find_numbers", Ints(seq for seq in seqs if seq is not None))
     return found + (db.rows("snapshot_find_ids", ids) if db.row("snapshot_has_given_ids") else [])
 
 
@@ -195,7 +195,7 @@ def page_ready(db: Db, q: int, rank: int, pos: int, limit: int) -> Rows:
 
 
 def import_endings(db: Db, q: int, states: Ints, times: Ints, seqs: Blobs) -> Rows:
-    db.send("insert_endings", q, states, times, seqs, Ints(take_numbers(db, len(states.values))))
+    db.send("insert_endings", q, states, times, seqs, Ints(take_numbers(db, len(states))))
     return []
 
 
@@ -241,7 +241,7 @@ def select_unread_entries(db: Db, nos: Ints, read: int) -> Rows:
     marks = (known_offset, known, next_offset, next_number)
     if marks != stored:
         db.send("set_read_marks", " ".join(map(str, marks)))
-    return [(no,) for no in nos.values if no is not None and no > known]
+    return [(no,) for no in nos if no is not None and no > known]
 
 
 def number_journal(_db: Db, _limit: int, _end: int) -> Rows:

@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.engines.secret_tails import BLOCK, BLOCK_BITS, stream
-from tampu.engines.sql.ids import TAIL_BITS, TAIL_BYTES, IdScheme
+from tampu.engines.encoding import BLOCK, BLOCK_BITS, TAIL_BITS, TAIL_BYTES, IdScheme, secret_tails
 from tampu.stores.arrow.numbers import Numbers
 
 _LENGTH = 36
@@ -62,7 +61,7 @@ def of_numbers(tail: int, secret: bytes, since: int, width: int, seqs: Numbers) 
 
 
 def of_stamps(scheme: IdScheme, stamps: Numbers, seqs: Numbers) -> pa.StringArray:
-    """From publish times (milliseconds) and message numbers; see `tampu.engines.sql.ids`."""
+    """From publish times (milliseconds) and message numbers; see `tampu.engines.encoding.Ids`."""
     high = stamps.astype(np.uint64) << np.uint64(16) | np.uint64(0x7000) | (seqs >> 40).astype(np.uint64)
     middle = (np.int64(0x8000) | seqs >> 26 & 0x3FFF).astype(np.uint64) << np.uint64(48)
     secret = _secret_tails(scheme.secret, seqs, TAIL_BYTES) & np.uint64((1 << TAIL_BITS) - 1)
@@ -78,7 +77,7 @@ def _secret_tails(secret: bytes, seqs: Numbers, width: int, step: int = 1) -> np
         places = (seqs & BLOCK - 1) // step
         blocks, rows = np.unique(seqs >> BLOCK_BITS, return_inverse=True)
         size = (int(places.max()) + 1) * width
-        streams = b"".join([stream(secret, block, size)[:size] for block in blocks.tolist()])
+        streams = b"".join([secret_tails(secret, block, size)[:size] for block in blocks.tolist()])
         raw[:, -width:] = np.frombuffer(streams, np.uint8).reshape(len(blocks), -1, width)[rows, places]
     return raw.view(">u8").ravel().astype(np.uint64)
 

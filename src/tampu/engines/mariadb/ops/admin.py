@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines.encoding import DELAYED, HELD, READY
-from tampu.engines.mariadb.ops.common import Operation, by_queue, ints, left, start, with_attempts
+from tampu.engines.mariadb.ops.common import Operation, by_queue, ints, start, with_attempts
 from tampu.engines.mariadb.ops.publish import insert_ready
 from tampu.engines.sql.db import Ints, Uuids
 
@@ -32,12 +32,12 @@ def release_held(db: Db, seqs: Ints) -> Operation:
 
 def revive_dead(db: Db, seqs: Ints, now: int, attempts: Ints) -> Operation:
     out = db.ask("revive_dead", seqs)
-    given = dict(zip(seqs.values, attempts.values, strict=True))
+    given = dict(zip(seqs, attempts, strict=True))
     yield
     gone = Ints(seq for (seq,) in out.get())
     db.ask("clear_past_expiry", gone, now)
-    if gone.values:
-        db.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone.values))
+    if gone:
+        db.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone))
     return db.ask("select_rows", gone).get()
 
 
@@ -74,7 +74,7 @@ def _out_of_ready(db: Db, located: Sequence[Any]) -> Operation:
     out = db.ask("remove_ready", *ints(_places(located), 3))
     yield
     rows = out.get()
-    left(db, [(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
+    db.note_left([(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
     placed = [(queues[seq], seq) for seq, _, rank, pos, _ in rows if rank or pos != seq]
     for q, found in by_queue(placed).items():
         db.ask("delete_placed", q, Ints(found))
@@ -85,7 +85,7 @@ def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Operation:
     """Change ranks. Ready messages are removed and inserted again with their new rank, at the same position."""
     answer = db.ask("locate_ready", seqs)
     yield
-    new = dict(zip(seqs.values, places.values, strict=True))
+    new = dict(zip(seqs, places, strict=True))
     moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in answer.get() if (rank or 0) != new[seq]]
     out = start(_out_of_ready(db, moving))()
     back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
@@ -101,24 +101,24 @@ def select_messages(db: Db, seqs: Ints) -> Operation:
     for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in answer.get():
         if state is not None:
             found[seq] = seq, *columns, state, attempts, run_at, ended, reason, cancel, error
-    return [found[seq] for seq in seqs.values if seq in found]
+    return [found[seq] for seq in seqs if seq in found]
 
 
 def select_still_ended(db: Db, seqs: Ints) -> Operation:
     answer = db.ask("select_still_ended", seqs)
     yield
     found = {seq for (seq,) in answer.get()}
-    return [(seq,) for seq in seqs.values if seq in found]
+    return [(seq,) for seq in seqs if seq in found]
 
 
 def find_messages(db: Db, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids) -> Operation:
-    made = db.ask("find_by_number", tenant, Ints(seq for seq in seqs.values if seq is not None))
+    made = db.ask("find_by_number", tenant, Ints(seq for seq in seqs if seq is not None))
     given = db.ask("find_by_own_id", tenant, ids)
     yield
     by_number = {(seq, stamp): (seq, q) for seq, q, stamp in made.get()}
     by_id = {id: (seq, q) for id, seq, q in given.get()}
     rows = []
-    for n, (seq, stamp, id) in enumerate(zip(seqs.values, stamps.values, ids.values, strict=True), 1):
+    for n, (seq, stamp, id) in enumerate(zip(seqs, stamps, ids, strict=True), 1):
         place = by_number.get((seq, stamp)) or by_id.get(id or b"")
         if place is not None:
             rows.append((n, *place))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from tampu.engines.mariadb.ops.common import Operation, Rows, by_queue, ints, left
+from tampu.engines.mariadb.ops.common import Operation, Rows, by_queue, ints
 from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.engines.sql.verbs.claim import EXPIRES, Row
 
@@ -27,7 +27,7 @@ def claim_ready(
     found = _parse_rows(answer.get())
     if offered:
         found = _choose(db, q, limit, offered, found)
-    left(db, [(q, rank, pos) for (rank, pos), _ in found])
+    db.note_left([(q, rank, pos) for (rank, pos), _ in found])
     at = db.now if now is None else now
     _leave_ready(db, q, found)
     rows = [row for _, row in found]
@@ -94,7 +94,7 @@ def ack(
     if rows:
         gone, attempts, *_ = zip(*rows, strict=True)
         db.ask("insert_acked", lease, q, db.now if now is None else now, state, Ints(gone), Ints(attempts))
-        if left is not None and len(rows) == len(seqs.values):
+        if left is not None and len(rows) == len(seqs):
             db.ask("delete_settled_claims", Ints([left]), Ints([lease]))
         else:
             db.ask("delete_whole_claim", lease, min(until for _, until in acked), packed)
@@ -119,9 +119,7 @@ def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Operation:
 def extend_leases(db: Db, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Operation:
     answer = db.ask("lock_leases_to_extend", seqs, leases, qs)
     yield
-    until = {
-        (seq, lease): now + (us or 0) for seq, lease, us in zip(seqs.values, leases.values, times.values, strict=True)
-    }
+    until = {(seq, lease): now + (us or 0) for seq, lease, us in zip(seqs, leases, times, strict=True)}
     rows = [(seq, lease, until[seq, lease], cancel, at) for seq, lease, at, cancel in answer.get()]
     by_end: dict[int, list[int]] = {}
     for seq, _, end, _, _ in rows:
@@ -132,7 +130,7 @@ def extend_leases(db: Db, now: int, seqs: Ints, leases: Ints, qs: Ints, times: I
 
 
 def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Operation:
-    left = {(q, group, seq) for q, group, seq in zip(qs.values, groups.values, seqs.values, strict=True)}
+    left = {(q, group, seq) for q, group, seq in zip(qs, groups, seqs, strict=True)}
     names = sorted({(q, group) for q, group, _ in left})
     rows = yield from select_slots(db, Ints(q for q, _ in names), Blobs(group for _, group in names))
     over = [(q, group, seq) for q, group, *_, seq in rows if (q, group, seq) in left]
@@ -156,14 +154,14 @@ def _delete_slots(db: Db, slots: Sequence[tuple[int, bytes, int]]) -> None:
 
 
 def delete_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints) -> None:
-    _delete_slots(db, list(zip(qs.values, groups.values, seqs.values, strict=True)))  # type: ignore[arg-type]  # none is None
+    _delete_slots(db, list(zip(qs, groups, seqs, strict=True)))  # type: ignore[arg-type]  # none is None
 
 
 def next_in_group(db: Db, qs: Ints, groups: Blobs, limits: Ints) -> Operation:
     """Take the next messages of groups with a rate out of held."""
-    names = zip(qs.values, groups.values, strict=True)
+    names = zip(qs, groups, strict=True)
     yield
-    return _next_in_group(db, list(zip(names, limits.values, strict=True)))
+    return _next_in_group(db, list(zip(names, limits, strict=True)))
 
 
 def _next_in_group(db: Db, limits: Sequence[tuple[Any, Any]]) -> Rows:
@@ -183,7 +181,7 @@ def _next_in_group(db: Db, limits: Sequence[tuple[Any, Any]]) -> Rows:
 def select_group_rates(db: Db, qs: Ints, groups: Blobs) -> Operation:
     """Rows (q, group, spent, leased seq); also one row without seq for each group."""
     answers = []
-    for q, found in by_queue(zip(qs.values, groups.values, strict=True)).items():
+    for q, found in by_queue(zip(qs, groups, strict=True)).items():
         column = Blobs(found)
         answers.append((q, found, db.ask("select_group_rates", q, column), db.ask("select_leased_slots", q, column)))
     yield
@@ -204,7 +202,7 @@ def select_slots(db: Db, qs: Ints, groups: Blobs) -> Operation:
             db.ask("select_group_limits", q),
             db.ask("select_slots", q, Blobs(found)),
         )
-        for q, found in by_queue(zip(qs.values, groups.values, strict=True)).items()
+        for q, found in by_queue(zip(qs, groups, strict=True)).items()
     ]
     yield
     rows = []

@@ -1,11 +1,10 @@
-"""Helpers of the operations: columns from rows, message rows, and changes for the index in Redis."""
+"""Helpers of the operations: columns from rows, and message rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tampu.engines.mariadb.index import Place
 from tampu.engines.sql.db import Ints
 
 if TYPE_CHECKING:
@@ -28,24 +27,6 @@ def start(operation: Operation) -> Callable[[], Rows]:
         raise AssertionError("an operation yields once")
 
     return rest
-
-
-def entered(db: Db, places: Sequence[Place]) -> None:
-    """Messages became ready: note them for the index, which is updated after the commit, or mark the index stale."""
-    if not places:
-        return
-    if db.index is not None and db.index.up:
-        db.entered.extend(places)
-    elif db.index is not None or db.stale_statement == "mark_index_stale":
-        db.ask("mark_index_stale")
-    elif db.stale_statement is not None:
-        db.ask(db.stale_statement, *ints(places, 3))
-
-
-def left(db: Db, places: Iterable[Place]) -> None:
-    """Messages are no longer ready. If the index is not updated, it proposes them in vain, which does no harm."""
-    if db.index is not None:
-        db.left.extend(places)
 
 
 def ints(rows: Sequence[Sequence[Any]], width: int) -> list[Ints]:

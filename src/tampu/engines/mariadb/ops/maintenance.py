@@ -1,4 +1,4 @@
-"""Operations of sweep and trim, and of every commit: locks, sequence numbers, the final writes."""
+"""Operations of sweep and trim, and of every commit: locks and sequence numbers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def _latch(name: bytes | None) -> int:
 
 
 def acquire_locks(db: Db, names: Blobs) -> Operation:
-    answer = db.ask("acquire_locks", Ints(sorted({_latch(name) for name in names.values})))
+    answer = db.ask("acquire_locks", Ints(sorted({_latch(name) for name in names})))
     yield
     return answer.get()
 
 
 def try_acquire_locks(db: Db, names: Blobs) -> Operation:
-    answer = db.ask("try_acquire_locks", Ints(sorted({_latch(name) for name in names.values})))
+    answer = db.ask("try_acquire_locks", Ints(sorted({_latch(name) for name in names})))
     yield
     had = {n for (n,) in answer.get()}
-    return [(name,) for name in names.values if _latch(name) in had]
+    return [(name,) for name in names if _latch(name) in had]
 
 
 def begin_sweep(db: Db) -> Operation:
@@ -126,23 +126,5 @@ def trim_group_rates(db: Db, now: int, limit: int) -> Operation:
 
 
 def set_run_at(db: Db, seqs: Ints, times: Ints) -> None:
-    for at, found in by_queue(zip(times.values, seqs.values, strict=True)).items():
+    for at, found in by_queue(zip(times, seqs, strict=True)).items():
         db.ask("set_run_at", at, Ints(found))
-
-
-def write_commit(
-    db: Db, now: int, sizes: Ints, qs: Ints, records: Blobs, count_q: Ints, kinds: Ints, changes: Ints,
-    end_q: Ints, states: Ints, ends: Blobs, untils: Ints, leases: Ints, claims: Blobs,
-) -> None:  # fmt: skip
-    count = len(sizes.values)
-    if count:
-        db.ask("insert_journal", now, sizes.values[0], qs.values[0], records.values[0])
-        db.ask(
-            "insert_journal_rest", now, Ints(range(2, count + 1)), Ints(sizes.values[1:]), Ints(qs.values[1:]),
-            Blobs(records.values[1:]),
-        )  # fmt: skip
-    elif end_q.values:
-        db.ask("draw_entry_number")
-    db.ask("insert_counts", count_q, kinds, changes)
-    db.ask("insert_endings", now, end_q, states, ends)
-    db.ask("schedule_reap", untils, leases, claims)

@@ -1,11 +1,11 @@
-"""Operations of publish, load and import, and of the marks (key, expiry) of waiting messages."""
+"""Operations of publish, load and import, of the marks (key, expiry) of waiting messages, and the last of a commit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines.encoding import CODE
-from tampu.engines.mariadb.ops.common import Operation, by_queue, entered, ints
+from tampu.engines.mariadb.ops.common import Operation, by_queue, ints
 from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.model.states import FINAL, State
 
@@ -17,14 +17,14 @@ _DEAD, _ENDED = CODE[State.DEAD], tuple(CODE[state] for state in FINAL)
 
 def publish_simple(db: Db, q: int, now: int, ahead: int | None, most: int, seqs: Ints, bodies: Blobs) -> None:
     db.ask("publish_simple", q, now, ahead, most, seqs, bodies)
-    entered(db, [(q, 0, seq) for seq in seqs.values if seq is not None])
+    db.note_ready([(q, 0, seq) for seq in seqs if seq is not None])
 
 
 def insert_loaded(
     db: Db, q: int, now: int, ahead: int | None, most: int, seqs: Ints, ids: Uuids, bodies: Blobs
 ) -> None:
     db.ask("insert_loaded", q, now, ahead, most, seqs, ids, bodies)
-    entered(db, [(q, 0, seq) for seq in seqs.values if seq is not None])
+    db.note_ready([(q, 0, seq) for seq in seqs if seq is not None])
 
 
 def publish_without_lookup(
@@ -32,7 +32,7 @@ def publish_without_lookup(
     bodies: Blobs,
 ) -> None:  # fmt: skip
     db.ask("insert_unkeyed_messages", now, ahead, seqs, qs, ranks, most, expires, bodies)
-    rows = list(zip(seqs.values, qs.values, ranks.values, expires.values, run.values, strict=True))
+    rows = list(zip(seqs, qs, ranks, expires, run, strict=True))
     at_once = [(rank, seq, seq, None, q, 0) for seq, q, rank, _, run_at in rows if run_at is None]
     later = [(seq, run_at, None, q, 0) for seq, q, _, _, run_at in rows if run_at is not None]
     insert_ready(db, *ints(at_once, 6))
@@ -43,15 +43,15 @@ def publish_without_lookup(
 def insert_messages(db: Db, now: int, ahead: int | None, seqs: Ints, *columns: Any) -> None:
     db.ask("insert_messages", now, ahead, seqs, *columns)
     _, _, _, _, _, _, ids, *_ = columns
-    given = [(id, seq) for id, seq in zip(ids.values, seqs.values, strict=True) if id is not None]
+    given = [(id, seq) for id, seq in zip(ids, seqs, strict=True) if id is not None]
     db.ask("insert_own_ids", Uuids(id for id, _ in given), Ints(seq for _, seq in given))
 
 
 def insert_ready(db: Db, ranks: Ints, positions: Ints, seqs: Ints, leases: Ints, qs: Ints, attempts: Ints) -> None:
     db.ask("insert_ready", ranks, positions, seqs, leases, qs, attempts)
-    rows = zip(qs.values, seqs.values, ranks.values, positions.values, strict=True)
+    rows = zip(qs, seqs, ranks, positions, strict=True)
     db.ask("insert_placed", *ints([(q, seq, rank, pos) for q, seq, rank, pos in rows if rank or seq != pos], 4))
-    entered(db, list(zip(qs.values, ranks.values, positions.values, strict=True)))  # type: ignore[arg-type]  # no None
+    db.note_ready(list(zip(qs, ranks, positions, strict=True)))  # type: ignore[arg-type]  # no None
 
 
 def delete_keys_and_expiries(db: Db, seqs: Ints) -> Operation:
@@ -71,14 +71,14 @@ def import_messages(
 ) -> None:  # fmt: skip
     db.ask("import_messages", q, seqs, created, ranks, most, expires, ids, keys, groups, bodies)
     db.ask("insert_own_ids", ids, seqs)
-    rows = list(zip(seqs.values, times.values, attempts.values, states.values, reasons.values, strict=True))
+    rows = list(zip(seqs, times, attempts, states, reasons, strict=True))
     dead = [(seq, at, count, reason) for seq, at, count, state, reason in rows if state == _DEAD]
     db.ask("import_dead", q, *ints(dead, 3), Blobs(reason for _, _, _, reason in dead))
     db.ask("import_ended", q, *ints([(*row, state) for *row, state, _ in rows if state in _ENDED], 4))
 
 
 def import_keys_and_expiries(db: Db, q: int, seqs: Ints, expires: Ints, keys: Blobs) -> None:
-    rows = list(zip(seqs.values, expires.values, keys.values, strict=True))
+    rows = list(zip(seqs, expires, keys, strict=True))
     db.ask("insert_expiries", *ints([(at, seq) for seq, at, _ in rows if at is not None], 2))
     named = sorted((key, seq) for seq, _, key in rows if key is not None)
     db.ask("import_keys", q, Blobs(key for key, _ in named), Ints(seq for _, seq in named))
@@ -92,3 +92,21 @@ def start_journal(db: Db, offset: int) -> Operation:
         return []
     db.ask("start_journal", offset)
     return [(offset,)]
+
+
+def write_commit(
+    db: Db, now: int, sizes: Ints, qs: Ints, records: Blobs, count_q: Ints, kinds: Ints, changes: Ints,
+    end_q: Ints, states: Ints, ends: Blobs, untils: Ints, leases: Ints, claims: Blobs,
+) -> None:  # fmt: skip
+    count = len(sizes)
+    if count:
+        db.ask("insert_journal", now, sizes[0], qs[0], records[0])
+        db.ask(
+            "insert_journal_rest", now, Ints(range(2, count + 1)), Ints(sizes[1:]), Ints(qs[1:]),
+            Blobs(records[1:]),
+        )  # fmt: skip
+    elif end_q:
+        db.ask("draw_entry_number")
+    db.ask("insert_counts", count_q, kinds, changes)
+    db.ask("insert_endings", now, end_q, states, ends)
+    db.ask("schedule_reap", untils, leases, claims)

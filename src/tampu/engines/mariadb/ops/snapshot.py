@@ -22,13 +22,13 @@ def number_journal(db: Db, most: int, end: int) -> Operation:
 
 
 def snapshot_endings(db: Db, qs: Ints, states: Ints, first: int, last: int) -> Operation:
-    answers = [db.ask("snapshot_endings", qs, state, first, last) for state in states.values]
+    answers = [db.ask("snapshot_endings", qs, state, first, last) for state in states]
     yield
     return [row for one in answers for row in one.get()]
 
 
 def snapshot_live(db: Db, qs: Ints, states: Ints) -> Operation:
-    wanted = [state in states.values for state in (READY, DELAYED, LEASED, HELD, DEAD)]
+    wanted = [state in states for state in (READY, DELAYED, LEASED, HELD, DEAD)]
     answer = db.ask("snapshot_live", qs, *wanted)
     yield
     return answer.get()
@@ -48,9 +48,9 @@ def _eight_bytes_each(numbers: str) -> bytes:
 
 
 def snapshot_find(db: Db, seqs: Ints, stamps: Ints, ids: Uuids) -> Operation:
-    made = db.ask("find_by_number", None, Ints(seq for seq in seqs.values if seq is not None))
+    made = db.ask("find_by_number", None, Ints(seq for seq in seqs if seq is not None))
     given = db.ask("find_by_own_id", None, ids)
     yield
-    wanted = set(zip(seqs.values, stamps.values, strict=True))
+    wanted = set(zip(seqs, stamps, strict=True))
     found = [(seq, q) for seq, q, stamp in made.get() if (seq, stamp) in wanted]
     return found + [(seq, q) for _, seq, q in given.get()]

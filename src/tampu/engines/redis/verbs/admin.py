@@ -12,8 +12,7 @@ from tampu.engines.groups import stored
 from tampu.engines.port import Cancel, Free, Purge, Regroup, Replay, Rerank
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
-from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import State
 from tampu.model.outcome import Outcome

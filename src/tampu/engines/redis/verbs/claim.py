@@ -16,8 +16,7 @@ from tampu.engines.port import AGAIN, Again, Claim, QueueClaim, RetryLater
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
 from tampu.engines.redis.ids import cut
-from tampu.engines.redis.queue_registry import QueueEntry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.rules import SWEEP_FIRST, nothing
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State

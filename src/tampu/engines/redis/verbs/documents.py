@@ -12,8 +12,7 @@ from typing import Any
 from tampu.engines.port import DeleteDocument, Document, PutDocument
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
-from tampu.engines.redis.queue_registry import QueueRegistry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueRegistry, RunContext
 from tampu.engines.redis.tags import escape, unescape
 from tampu.model.errors import VersionConflict
 

@@ -13,8 +13,7 @@ from tampu.engines.load import check
 from tampu.engines.port import Item, Load
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
-from tampu.engines.redis.queue_registry import QueueEntry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.redis.verbs import publish, reservations
 from tampu.engines.rules import full, of_another_queue
 from tampu.model.errors import Unavailable

@@ -14,8 +14,7 @@ from tampu.engines.groups import GroupRate
 from tampu.engines.port import Item, Load, Publish
 from tampu.engines.redis import ids, rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
-from tampu.engines.redis.queue_registry import QueueEntry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.redis.verbs import reservations
 from tampu.engines.rules import conflict, full, made_by_the_store, of_another_queue
 from tampu.model.errors import TampuError

@@ -16,8 +16,7 @@ from typing import Any
 from tampu.engines.port import Item
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
-from tampu.engines.redis.queue_registry import QueueEntry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.model.errors import Unavailable
 
 TRIES = 20

@@ -12,8 +12,7 @@ from typing import Any
 from tampu.engines.port import Extend, Extended, Settle, SettleItem
 from tampu.engines.redis import ids, rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
-from tampu.engines.redis.queue_registry import QueueEntry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.rules import first_line, lost
 from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome

@@ -7,8 +7,7 @@ from typing import Any
 
 from tampu.engines.port import PollStatus, Sweep, Swept, Trim
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
-from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
 from tampu.engines.redis.verbs import reservations, units
 from tampu.model.chance import CHANCE
 from tampu.model.errors import TampuError

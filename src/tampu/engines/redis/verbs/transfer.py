@@ -14,9 +14,8 @@ from tampu.engines import groups
 from tampu.engines.port import Item
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
-from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
+from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
 from tampu.engines.redis.read import cursor_after, cursor_of
-from tampu.engines.redis.run_context import RunContext
 from tampu.engines.redis.verbs import reservations
 from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
 from tampu.model.journal import Position

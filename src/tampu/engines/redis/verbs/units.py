@@ -23,8 +23,7 @@ from tampu.engines import units
 from tampu.engines.port import Cancel, DeleteDocument, Extend, Extended, Free, Publish, PutDocument, Settle, Together
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
-from tampu.engines.redis.queue_registry import QueueEntry
-from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.redis.verbs import admin, documents, publish, reservations, settle
 from tampu.engines.rules import lost, made_by_the_store, of_another_queue
 from tampu.model.decoders import from_msgpack
