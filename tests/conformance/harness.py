@@ -50,6 +50,7 @@ class Harness:
     def __init__(self, kit: Kit, folder: Path) -> None:
         self.clock = FakeClock()
         self.url = kit.url(folder)
+        self.name = kit.name
         self.private = kit.private
         self._cores: dict[bool, Core] = {}
         self._opened: list[Store] = []

@@ -154,7 +154,9 @@ def test_a_waiting_claim_is_woken_by_the_end_of_a_lease_in_a_limited_queue_only(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken: list[dict[tuple[str, str], int]] = []
-    monkeypatch.setattr(inside(store).waiting, "wake", lambda queues: woken.append(dict(queues)))
+    waiting = inside(store).waiting
+    waiting.in_use = True  # as if somebody waited
+    monkeypatch.setattr(waiting, "wake", lambda queues: woken.append(dict(queues)))
     store.queues.put("emails", max_in_flight=2)
     for queue in ("emails", "letters"):
         store.publish_many(queue, range(4))

@@ -40,7 +40,7 @@ def test_a_cluster_without_sharded_channels_is_rung_all_the_same(monkeypatch: py
     url = redis.cluster.url()
     with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, maintenance=False) as other:
         engine: Any = access.engine(other)
-        assert engine.peers.notify().command[0] == "PUBLISH"
+        assert engine.peers.wake_others.command[0] == "PUBLISH"
         waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
         other.publish("jobs", "hello")
