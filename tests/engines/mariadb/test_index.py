@@ -18,6 +18,7 @@ import pytest
 import tampu
 from tampu import Ack
 from tampu.broker import access
+from tampu.engines.mariadb import index as index_module
 from tests.conformance.harness import FakeClock, counts, payloads, until, waits
 from tests.servers import mariadb
 from tests.servers.redis import FAST, Server, redis_binary
@@ -481,6 +482,16 @@ def test_waiting_claims_of_other_processes_are_rung_through_redis(harness: Harne
         store.publish("jobs", "hello")
         assert payloads(waiting.result(60)) == ["hello"]
         assert heard.wait(60)
+
+
+def test_a_store_is_closed_without_waiting_for_its_listener_to_look_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "SECONDS", 1200)
+    store = harness.open()
+    until(lambda: _listeners(_index(store)) == 1)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(store.close).result(120)
 
 
 def _listeners(index: Any) -> int:

@@ -207,8 +207,14 @@ class Index:
         with self._redis.pubsub(ignore_subscribe_messages=True) as channel:
             channel.subscribe(f"{self._base}:bell")
             while not stopped.is_set():
-                if channel.get_message(timeout=SECONDS / 2) is not None:
+                if channel.get_message(timeout=SECONDS / 2) is not None and not stopped.is_set():
                     self._on_remote_change()
+
+    def wake_listeners(self) -> None:
+        """Ours too: who stops it need not wait until it looks again."""
+        if self.up:
+            with contextlib.suppress(redis.RedisError):
+                self._redis.publish(f"{self._base}:bell", b"")
 
     def close(self) -> None:
         self._redis.close()

@@ -87,6 +87,7 @@ class IndexRepair:
     def close(self) -> None:
         self._stop.set()
         self._index.check_wanted.set()
+        self._index.wake_listeners()
         for thread in self._threads:
             thread.join()
         self._index.close()
