@@ -35,12 +35,11 @@ fuzz: $(VENV)/.dev ## Run the tests that draw something, from new seeds and long
 	@HYPOTHESIS_PROFILE=fuzz TAMPU_MODEL_EXAMPLES=$(or $(EXAMPLES),600) TAMPU_OPENAPI_EXAMPLES=$(or $(EXAMPLES),600) \
 		$(BIN)/python -m pytest -n $(JOBS) --dist=worksteal $(ARGS)
 
-check: $(VENV)/.dev ## Lint, format, types, import contracts, examples of the documents
+check: $(VENV)/.dev ## Lint, format, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src tests bench examples
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/docs
 
 engines: $(VENV)/.dev ## Run the conformance suite and write docs/reference/engines.md
 	@tools/servers

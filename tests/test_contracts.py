@@ -68,7 +68,7 @@ class Module:
             return self.package != "broker"
         if self.package != "engines" and _last_name(value) in ENGINES:
             return True
-        return attr not in own | OF_OTHERS
+        return attr not in own and attr not in OF_OTHERS
 
 
 def _is_private(name: str) -> bool:

@@ -1,15 +1,19 @@
 """Runs the command as a user would, and reads its answers."""
 
+import functools
 import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+from typer import testing
 
 import tampu
 from tampu.cli.main import app
+
+# The runner builds all commands anew for each call, which takes three times as long as the call.
+testing._get_command = functools.cache(testing._get_command)
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Command:
     path: Path
 
     def __call__(self, *args: str, input: str | bytes | None = None) -> Answer:
-        result = CliRunner().invoke(app, list(args), input=input, prog_name="tampu")
+        result = testing.CliRunner().invoke(app, list(args), input=input, prog_name="tampu")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Answer(result.exit_code, result.stdout, result.stderr)

@@ -187,14 +187,14 @@ BAD: dict[str, Callable[[tampu.Unit], Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_a_bad_call_raises_at_its_line(store: Store, what: str) -> None:
-    with contextlib.suppress(tampu.TampuError), store.atomic() as unit:
-        unit.publish("jobs", 1)
-        with pytest.raises(tampu.InvalidMessage):
-            BAD[what](unit)
-        raise tampu.TampuError("enough")
-    assert store.queues.list() == []
+def test_a_bad_call_raises_at_its_line(store: Store) -> None:
+    for what, call in BAD.items():
+        with contextlib.suppress(tampu.TampuError), store.atomic() as unit:
+            unit.publish("jobs", 1)
+            with pytest.raises(tampu.InvalidMessage):
+                call(unit)
+            raise tampu.TampuError("enough")
+        assert store.queues.list() == [], what
 
 
 def test_a_unit_does_one_thing_with_each_message_and_document(store: Store) -> None:
@@ -333,7 +333,7 @@ def test_a_unit_is_not_refused_because_of_another_that_is(store: Store) -> None:
     lost = claim(store)
     store.ack(lost)
     refused, good = run(store, unit_of(store, publishes("small", 1), acks(lost)), unit_of(store, publishes("small", 2)))
-    assert isinstance(refused, tampu.LeaseLost)
+    assert isinstance(refused, tampu.LeaseLost | tampu.QueueFull)  # on a cluster, the second may be there first
     assert [m.payload for m in good[0]] == [2]
     assert [m.payload for m in store.messages("small")] == [2]
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tampu import InvalidState, NewMessage, NotFound, State, Where
+from tampu import InvalidState, NewMessage, NotFound, Reject, State, Where
 from tampu.broker.store import Store
 from tests.conformance.harness import Harness, counts, payloads, verbs
 
@@ -97,8 +97,7 @@ def test_replay_with_a_limit_takes_the_oldest_dead(store: Store, harness: Harnes
 
 def test_replay_of_many_goes_through_all(store: Store) -> None:
     store.publish_many("emails", [NewMessage(n, type="odd" if n % 2 else "even") for n in range(1203)])
-    for lease in store.claim("emails", limit=2000):
-        store.reject(lease)
+    store.settle([Reject(lease) for lease in store.claim("emails", limit=2000)])
     assert len(store.replay("emails", where={"type": "odd"})) == 601
     assert counts(store, "emails") == {"ready": 601, "dead": 602}
 

@@ -137,26 +137,25 @@ def test_a_load_survives_reopening(engine: port.Engine, harness: Harness) -> Non
     assert payloads(again.claim("jobs", limit=10)) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"id_prefix": bytes(11)},
-        {"id_prefix": ID_PREFIX[:10]},
-        {"numbers": []},
-        {"numbers": [1, 1]},
-        {"numbers": [2, 1]},
-        {"numbers": [-1, 0]},
-        {"numbers": [0, 1 << 40]},
-        {"numbers": [1]},
-        {"starts": [0, 5, 4]},
-        {"starts": [0, 5, 10**6]},
-        {"types": ["x"]},
-    ],
-    ids=repr,
-)
-def test_a_malformed_load_is_refused(engine: port.Engine, store: Store, harness: Harness, more: dict[str, Any]) -> None:
+MALFORMED: list[dict[str, Any]] = [
+    {"id_prefix": bytes(11)},
+    {"id_prefix": ID_PREFIX[:10]},
+    {"numbers": []},
+    {"numbers": [1, 1]},
+    {"numbers": [2, 1]},
+    {"numbers": [-1, 0]},
+    {"numbers": [0, 1 << 40]},
+    {"numbers": [1]},
+    {"starts": [0, 5, 4]},
+    {"starts": [0, 5, 10**6]},
+    {"types": ["x"]},
+]
+
+
+def test_a_malformed_load_is_refused(engine: port.Engine, store: Store, harness: Harness) -> None:
     call = load([1, 2])
-    fields = {name: getattr(call, name) for name in call.__struct_fields__} | more
     with harness.unchanged(store):
-        (refused,) = engine.run([port.Load(**fields)])
-        assert isinstance(refused, tampu.InvalidMessage)
+        for more in MALFORMED:
+            fields = {name: getattr(call, name) for name in call.__struct_fields__} | more
+            (refused,) = engine.run([port.Load(**fields)])
+            assert isinstance(refused, tampu.InvalidMessage), more

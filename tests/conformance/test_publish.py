@@ -93,37 +93,22 @@ def test_fields_that_were_not_given_have_plain_defaults(store: Store) -> None:
     assert (seen.correlation_id, seen.causation_id, seen.parent_id) == (None, None, None)
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        None,
-        True,
-        0,
-        -(2**63),
-        2**63,
-        10**40,
-        1.5,
-        "",
-        "größe \U0001f600 \x00",
-        [],
-        {},
-        [1, [2, {"a": None}]],
-        {"k": "v" * 1000},
-    ],
-)
-def test_json_payloads_come_back_equal(store: Store, payload: object) -> None:
-    store.publish("emails", payload)
-    lease = store.claim("emails")[0]
-    assert lease.payload == payload
-    assert type(lease.payload) is type(payload)
+def test_json_payloads_come_back_equal(store: Store) -> None:
+    text = "größe \U0001f600 \x00"
+    numbers = [None, True, 0, -(2**63), 2**63, 10**40, 1.5]
+    for payload in (*numbers, "", text, [], {}, [1, [2, {"a": None}]], {"k": "v" * 1000}):
+        store.publish("emails", payload)
+        (lease,) = store.claim("emails")
+        assert lease.payload == payload
+        assert type(lease.payload) is type(payload)
 
 
-@pytest.mark.parametrize("payload", [b"", b"\x00\xff" * 100, bytearray(b"abc"), memoryview(b"abc")])
-def test_bytes_payloads_come_back_as_bytes(store: Store, payload: bytes) -> None:
-    store.publish("emails", payload)
-    lease = store.claim("emails")[0]
-    assert lease.payload == bytes(payload)
-    assert lease.message.content_type == "application/octet-stream"
+def test_bytes_payloads_come_back_as_bytes(store: Store) -> None:
+    for payload in (b"", b"\x00\xff" * 100, bytearray(b"abc"), memoryview(b"abc")):
+        store.publish("emails", payload)
+        (lease,) = store.claim("emails")
+        assert lease.payload == bytes(payload)
+        assert lease.message.content_type == "application/octet-stream"
 
 
 def test_payload_is_decoded_by_its_content_type(store: Store) -> None:

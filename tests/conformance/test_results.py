@@ -7,15 +7,13 @@ from tampu.broker.store import Store
 from tests.conformance.harness import Harness
 
 
-@pytest.mark.parametrize(
-    "result", [0, False, "", [], {}, 1.5, "größe", b"\x00\xff", {"a": [1, {"b": None}]}, -(2**63), 2**64 - 1]
-)
-def test_result_comes_back_equal(store: Store, result: object) -> None:
-    message = store.publish("emails", 1)
-    store.ack(store.claim("emails")[0], result=result)
-    seen = store.get(message.id).result
-    assert seen == result
-    assert type(seen) is type(result)
+def test_result_comes_back_equal(store: Store) -> None:
+    for result in (0, False, "", [], {}, 1.5, "größe", b"\x00\xff", {"a": [1, {"b": None}]}, -(2**63), 2**64 - 1):
+        message = store.publish("emails", 1)
+        store.ack(store.claim("emails")[0], result=result)
+        seen = store.get(message.id).result
+        assert seen == result
+        assert type(seen) is type(result)
 
 
 def test_without_a_result_there_is_none(store: Store) -> None:

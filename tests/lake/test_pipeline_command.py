@@ -276,7 +276,8 @@ def test_ctrl_c_ends_a_command_without_tracebacks(
     finally:
         signal.signal(signal.SIGINT, before)
         logging.getLogger().removeFilter(run_pipeline._worth_logging)
-    assert [record.message for record in caplog.records] == ["something else"]
+    ours = [record.message for record in caplog.records if record.name == "root"]  # threads of other tests log too
+    assert ours == ["something else"]
 
 
 def test_failures_of_the_store_are_tried_again_and_then_told(url: str, q: tampu.Store, tmp_path: Path) -> None:

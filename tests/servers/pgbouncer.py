@@ -36,7 +36,7 @@ class Pgbouncer:
         self.port = free_port()
         self._folder = Path(tempfile.mkdtemp(prefix="tampu-pgbouncer-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._as_user = server.as_user
+        self._as_user = postgres.as_user()
         place = f"host=127.0.0.1 port={server.port} dbname=postgres"
         # A store's database here is the same one, with the store's schema for tables without a schema's name.
         databases = [f"{name} = {place} connect_query='SET search_path = {name}'" for name in postgres.SCHEMAS]

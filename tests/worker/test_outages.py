@@ -11,6 +11,7 @@ import pytest
 
 import tampu
 from tampu.client.request import Request
+from tampu.engines.sql import engine, read_pool
 from tampu.worker.prefetch import Prefetch
 from tests.servers import http
 from tests.servers.ports import free_port
@@ -51,12 +52,18 @@ def _http(folder: Path) -> Iterator[Place]:
         stalls[-1].stop()
 
 
+def _let_stores_give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They try for up to half a minute before they say that the store is gone."""
+    monkeypatch.setitem(Request.__init__.__kwdefaults__ or {}, "patience", 0.5)
+    for module in (engine, read_pool):
+        monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.5)
+
+
 @pytest.mark.parametrize("place", [_redis, _postgres, _http], ids=["redis", "postgres", "http"])
 def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
     place: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A client of a server tries for half a minute before it says that it is gone.
-    monkeypatch.setitem(Request.__init__.__kwdefaults__ or {}, "patience", 0.5)
+    _let_stores_give_up_soon(monkeypatch)
     monkeypatch.setattr(Prefetch, "to_claim", lambda _, held: 20 - held)  # no claim is under way while all of them run
     go, begun, runs = threading.Event(), threading.Semaphore(0), list[int]()
     with place(tmp_path) as (url, token, away, back), tampu.App(url, token=token) as app:
@@ -87,7 +94,7 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
 def test_leases_timeouts_and_progress_outlive_an_outage(
     place: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(Request.__init__.__kwdefaults__ or {}, "patience", 0.5)
+    _let_stores_give_up_soon(monkeypatch)
     go, begun, runs, words = threading.Event(), threading.Semaphore(0), list[int](), ["before"]
     with place(tmp_path) as (url, token, away, back), tampu.App(url, token=token) as app:
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,13 @@ def _orders(store: tampu.Store, clock: FakeClock) -> None:
     store.queues.put("by-group", group_order=True)
     store.queues.put("by-turns", ordering="fair")
     for n in range(12):
-        store.publish("fifo", n)
-        store.publish("by-priority", n, priority=n * 5 % 7)
-        store.publish("by-ageing", n, priority=n * 5 % 7)
-        store.publish("by-deadline", n, deadline=clock.time if n % 3 else None)
-        store.publish("by-group", n, group=f"g{n % 3}")
-        store.publish("by-turns", n, group=f"g{n // 4}")
+        with store.atomic() as unit:
+            unit.publish("fifo", n)
+            unit.publish("by-priority", n, priority=n * 5 % 7)
+            unit.publish("by-ageing", n, priority=n * 5 % 7)
+            unit.publish("by-deadline", n, deadline=clock.time if n % 3 else None)
+            unit.publish("by-group", n, group=f"g{n % 3}")
+            unit.publish("by-turns", n, group=f"g{n // 4}")
         clock.advance(3)
 
 
@@ -151,13 +152,13 @@ def imported(engine: Engine) -> list[tuple[str, str]]:
         position = page.position
 
 
-def drained(url: str, tenant: str, queue: str, clock: FakeClock | None) -> list[Any]:
-    """The payloads in the order they are delivered."""
-    order: list[Any] = []
+def drained(url: str, tenant: str, queues: Sequence[str], clock: FakeClock | None) -> dict[str, list[Any]]:
+    """The payloads of each queue in the order they are delivered."""
+    order: dict[str, list[Any]] = {queue: [] for queue in queues}
     with tampu.open(url, tenant=tenant, clock=clock, maintenance=False) as store:
-        store.queues.put(queue, status="open")
-        while leases := store.claim(queue, limit=5):
-            order += [lease.payload for lease in leases]
-            for lease in leases:
-                store.ack(lease)
+        for queue in queues:
+            store.queues.put(queue, status="open")
+            while leases := store.claim(queue, limit=5):
+                order[queue] += [lease.payload for lease in leases]
+                store.settle([tampu.Ack(lease) for lease in leases])
     return order
