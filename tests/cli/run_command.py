@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from typer import testing
+from typer.main import get_command
 
 import tampu
 from tampu.cli.main import app
 
 # The runner builds all commands anew for each call, which takes three times as long as the call.
-testing._get_command = functools.cache(testing._get_command)
+testing._get_command = functools.cache(get_command)  # type: ignore[attr-defined]  # there is no public way
 
 
 @dataclass(frozen=True)

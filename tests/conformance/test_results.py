@@ -8,7 +8,10 @@ from tests.conformance.harness import Harness
 
 
 def test_result_comes_back_equal(store: Store) -> None:
-    for result in (0, False, "", [], {}, 1.5, "größe", b"\x00\xff", {"a": [1, {"b": None}]}, -(2**63), 2**64 - 1):
+    results: list[object] = [
+        0, False, "", [], {}, 1.5, "größe", b"\x00\xff", {"a": [1, {"b": None}]}, -(2**63), 2**64 - 1,
+    ]  # fmt: skip
+    for result in results:
         message = store.publish("emails", 1)
         store.ack(store.claim("emails")[0], result=result)
         seen = store.get(message.id).result

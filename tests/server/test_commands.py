@@ -15,6 +15,7 @@ import pytest
 import tampu
 from tampu.server.options import OPTIONS
 from tampu.server.settings import ServerSettings, load
+from tests.cli.run_command import Command
 from tests.conformance.harness import until
 from tests.server.web import Web
 
@@ -58,20 +59,20 @@ def test_serve_tells_where_it_is_and_stops_in_order(tmp_path: Path) -> None:
     assert [line["route"] for line in requests if line["request_id"] == "mine-1"] == ["/v1/queues"]
 
 
-def test_keys_are_made_listed_rotated_and_revoked_on_the_store(tmp_path: Path) -> None:
-    made = _run(tmp_path, "keys", "create", "shop", "--grant", "publish,view:orders.*", "--json")
-    assert made.returncode == 0, made.stderr
-    created = json.loads(made.stdout)
+def test_keys_are_made_listed_rotated_and_revoked_on_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMPU_URL", str(tmp_path / "jobs.db"))
+    command = Command(tmp_path / "jobs.db")
+    created = command.ok("keys", "create", "shop", "--grant", "publish,view:orders.*")
     id = created["key"]["id"]
     assert created["token"].startswith(f"tampu_{id}_")
-    (listed,) = json.loads(_run(tmp_path, "keys", "list", "--json").stdout)
+    (listed,) = command.ok("keys", "list")
     assert (listed["name"], listed["tenant"]) == ("shop", "default")
-    assert "shop" in _run(tmp_path, "keys", "list").stdout
-    assert json.loads(_run(tmp_path, "keys", "rotate", f"tampu_{id}", "--json").stdout)["token"] != created["token"]
-    assert _run(tmp_path, "keys", "revoke", id).returncode == 0
-    assert json.loads(_run(tmp_path, "keys", "list", "--json").stdout) == []
-    assert _run(tmp_path, "keys", "revoke", id).returncode == 3
-    assert _run(tmp_path, "keys", "create", "x", "--grant", "dance").returncode == 2
+    assert "shop" in command("keys", "list").out
+    assert command.ok("keys", "rotate", f"tampu_{id}")["token"] != created["token"]
+    assert command("keys", "revoke", id).code == 0
+    assert command.ok("keys", "list") == []
+    assert command("keys", "revoke", id).code == 3
+    assert command("keys", "create", "x", "--grant", "dance").code == 2
 
 
 @pytest.mark.parametrize(
