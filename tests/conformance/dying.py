@@ -23,7 +23,12 @@ import tampu.engines.postgres.wire as postgres
 import tampu.engines.redis.connection.node as redis
 from tampu.broker import access
 from tampu.broker.atomic import Unit
+from tampu.engines.port import Together
 from tampu.engines.sqlite import files
+from tampu.engines.sqlite.engine import SqliteEngine
+from tampu.server import logs
+from tampu.server.run import Running
+from tampu.server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[2]
 Found = tuple[str, list[Any], list[Any], Any]
@@ -83,6 +88,13 @@ class Mortals:
         assert ended in (0, -signal.SIGKILL), "it failed"
         return ended == 0
 
+    def serve(self, nth: int, port: int) -> None:
+        """Serve the file; returns when the server was killed in the middle of a unit."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([self._url, nth, port]), file=self._process.stdin, flush=True)
+        assert int(self._process.stdout.readline()) == -signal.SIGKILL
+
     def __enter__(self) -> Mortals:
         return self
 
@@ -93,14 +105,15 @@ class Mortals:
 
 
 class Death:
-    """Comes before the nth statement of the main thread, once it is awaited."""
+    """Comes before the nth statement of a thread, once it is awaited."""
 
     def __init__(self) -> None:
         self.left: int | None = None
+        self.thread = threading.main_thread()
 
     def is_here(self) -> bool:
         """Count a statement; True if it is the one not to be sent any more."""
-        if self.left is None or threading.current_thread() is not threading.main_thread():
+        if self.left is None or threading.current_thread() is not self.thread:
             return False
         self.left -= 1
         return self.left == -1
@@ -166,12 +179,37 @@ def live_and_die(url: str, nth: int, receipt: str) -> None:
         death.left = None
 
 
+def serve_and_die(file: str, nth: int, port: int) -> None:
+    """A server that dies before the nth statement of the unit with the same number, or when it was committed."""
+    death, run = Death(), SqliteEngine.run
+    watch_statements(death)
+
+    def watched(engine: SqliteEngine, calls: Any) -> Any:
+        units = [call for call in calls if isinstance(call, Together)]
+        if not any(getattr(each, "queue", None) == f"mails-{nth}" for unit in units for each in unit.calls):
+            return run(engine, calls)
+        death.left, death.thread = nth, threading.current_thread()
+        replies = run(engine, calls)
+        if death.left == 0:
+            death.come()
+        death.left = None
+        Path(f"{file}.lived").touch()
+        return replies
+
+    Path(f"{file}.pid").write_text(str(os.getpid()))
+    setattr(SqliteEngine, "run", watched)  # noqa: B010 - in this process only
+    settings = ServerSettings(url=file, port=port, key_file=Path(f"{file}.key"), log_level="error")
+    logs.set_up(settings)
+    Running(settings).run()
+
+
 def serve() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
             try:
-                live_and_die(*json.loads(line))
+                given = json.loads(line)
+                (live_and_die if isinstance(given[-1], str) else serve_and_die)(*given)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from tampu.server.listings import THREADS
 from tests.conformance.harness import until
 from tests.server.conftest import Start
 from tests.server.event_client import Listening
@@ -102,7 +104,7 @@ def test_feeds(start: Start) -> None:
     until(lambda: used(node, "feeds") == 0)
 
 
-def test_listings(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listings_and_reads_of_spark(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     node = start(max_listings=1)
     web = Web(node.url, node.token)
     go = threading.Event()
@@ -117,10 +119,41 @@ def test_listings(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         waiting = pool.submit(web.get, "/v1/stats")
         until(lambda: used(node, "listings") == 1)
         assert web.get("/v1/journal").code == "unavailable"
+        assert web.get("/v1/spark/place").code == "unavailable"
+        assert web.post("/v1/spark/deliveries", {"ids": []}).code == "unavailable"
+        assert seen(web, "listings") == (1, 1, 3)
         go.set()
         assert waiting.result(60).status == 200
     until(lambda: used(node, "listings") == 0)
-    assert seen(web, "listings") == (0, 1, 1)
+    for _ in range(2):
+        assert web.get("/v1/spark/place").status == 200
+        assert web.post("/v1/spark/deliveries", {"ids": []}).status == 200
+        until(lambda: used(node, "listings") == 0)
+
+
+def test_threads(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is beyond them waits."""
+    node = start()
+    web = Web(node.url, node.token)
+    keys = [web.as_key(web.key("view")) for _ in range(THREADS // 2 + 1)]
+    go = threading.Event()
+    running = Counter[bool]()
+    stats = node.core.engine.stats
+
+    def slowly(*arguments: Any) -> Any:
+        running[True] += 1
+        assert go.wait(60)
+        return stats(*arguments)
+
+    monkeypatch.setattr(node.core.engine, "stats", slowly)
+    with ThreadPoolExecutor(2 * len(keys)) as pool:
+        waiting = [pool.submit(key.get, "/v1/stats") for key in keys for _ in range(2)]
+        until(lambda: used(node, "listings") == 2 * len(keys))
+        assert running[True] == THREADS
+        assert seen(web, "threads") == (THREADS, THREADS, 0)
+        go.set()
+        assert {each.result(60).status for each in waiting} == {200}
+    until(lambda: used(node, "threads") == 0)
 
 
 def test_connections(tmp_path: Path) -> None:
@@ -132,6 +165,7 @@ def test_connections(tmp_path: Path) -> None:
         with socket.create_connection((at.hostname, at.port), timeout=60) as third:
             third.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert third.recv(100).startswith(b"HTTP/1.1 503 ")
+        assert server.state.budget.connections.refused == 1
         for each in open:
             each.close()
         until(lambda: used(server, "connections") == 0)

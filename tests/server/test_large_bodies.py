@@ -114,6 +114,8 @@ def test_too_many_values_are_refused(web: Web, monkeypatch: pytest.MonkeyPatch) 
     refused = web.post("/v1/queues/jobs/publish", {"messages": [{"payload": 1}] * 2000})
     assert refused.code == "payload_too_large"
     assert web.post("/v1/queues/jobs/publish", {"messages": [{"payload": 1}] * 400}).status == 200
+    assert web.post("/v1/queues/jobs/messages", [1] * 2000).code == "payload_too_large", "the body is the payload"
+    assert web.post("/v1/queues/jobs/messages", [1] * 900).status == 201
 
 
 @pytest.mark.parametrize("path", ["/v1/claim", "/v1/messages/cancel", "/v1/queues/jobs/purge", "/v1/keys"])

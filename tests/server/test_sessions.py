@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
+import structlog
 
+from tampu.engines.port import PutDocument
 from tampu.server.auth import sessions
 from tests.conformance.harness import FakeClock, until
 from tests.server.conftest import Start
 from tests.server.web import Web
-from tests.servers.http import Stall
+from tests.servers.http import Server, Stall
 
 
 def sign_in(web: Web, token: str) -> str:
@@ -36,6 +39,18 @@ def test_what_the_store_has_signs_nobody_in(stall: Stall, web: Web) -> None:
         assert status(web, f"{sessions.COOKIE}={name}") == 401
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o644], ids=oct)
+def test_a_store_that_other_users_can_read_is_warned_of(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "jobs.db"
+    path.touch(mode)
+    path.chmod(mode)
+    with structlog.testing.capture_logs() as events:
+        Server(url=str(path)).stop()
+    assert [event["event"] for event in events if event["event"] == "store_readable"] == ["store_readable"] * (
+        mode == 0o644
+    )
+
+
 @pytest.mark.parametrize("path", ["/v1/session", "/signout"])
 def test_signing_out_ends_the_session_everywhere(start: Start, tmp_path: Path, path: str) -> None:
     here, there = (start(url=str(tmp_path / "jobs.db"), key_file=tmp_path / "key") for _ in range(2))
@@ -51,12 +66,25 @@ def test_signing_out_ends_the_session_everywhere(start: Start, tmp_path: Path, p
     assert [status(web, other) for web in webs] == [200, 200]
 
 
-def test_a_session_ends_after_twelve_hours_also_when_it_is_stored_for_longer(start: Start) -> None:
+def test_a_session_that_is_stored_for_longer_than_twelve_hours_is_none(stall: Stall, web: Web) -> None:
+    cookie = sign_in(web, stall.token)
+    (stored,) = stall.core.engine.documents(sessions.KIND, "*")
+    longer = msgspec.json.decode(stored.value)
+    longer["until_us"] += 10 * 365 * 86_400_000_000
+    assert status(web, cookie) == 200
+    stall.core.coalescer.submit(PutDocument(sessions.KIND, "*", stored.name, msgspec.json.encode(longer)))
+    until(lambda: status(web, cookie) == 401)
+
+
+def test_a_session_ends_after_twelve_hours(start: Start) -> None:
     clock = FakeClock()
     node = start(clock=clock)
     web = Web(node.url, node.token)
     cookie = sign_in(web, node.token)
-    clock.advance(sessions.SESSION_SECONDS)
+    clock.advance(sessions.SESSION_SECONDS - 3600)
+    assert status(web, cookie) == 200
+    node.state.authenticator.sessions.forget()
+    clock.advance(3600)
     assert status(web, cookie) == 401
     sign_in(web, node.token)
     left = node.core.engine.documents(sessions.KIND, "*")

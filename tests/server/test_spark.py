@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -375,6 +376,23 @@ def test_a_tenant_has_a_bounded_number_of_documents(stall: Stall, web: Web, monk
     gone = {"changes": [{"do": "delete", "kind": STREAMS, "name": "orders/a"}]}
     assert web.post("/v1/spark/changes", gone).status == 200
     assert put(STREAMS, "d").status == 200
+
+
+def test_two_nodes_exceed_the_number_of_documents_by_little(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each counts on its own; what the others wrote since is missing in its count."""
+    monkeypatch.setattr("tampu.server.spark.spark_store.MAX_DOCUMENTS", 20)
+    monkeypatch.setattr("tampu.server.spark.spark_store._COUNTED", 5)
+    nodes = [start(url=str(tmp_path / "jobs.db"), key_file=tmp_path / "key") for _ in range(2)]
+    webs = [Web(node.url, nodes[0].token) for node in nodes]
+    codes = []
+    for n in range(60):
+        body = {"changes": [{"do": "put", "kind": STREAMS, "name": f"orders/{n}", "value": b"1"}]}
+        answer = webs[n % 2].post("/v1/spark/changes", msgspec.msgpack.encode(body), content_type=MSGPACK, accept=JSON)
+        codes.append("" if answer.status == 200 else answer.code)
+    assert 20 <= codes.count("") <= 25
+    assert codes[-20:] == ["storage_full"] * 20
 
 
 def test_a_prefix_is_answered_in_pages(stall: Stall, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tampu.model.errors import Unavailable
+from tampu.server.listings import THREADS
 from tampu.server.settings import ServerSettings
 
 
@@ -53,7 +54,7 @@ class Resource:
 class Budget(Collector):
     def __init__(self, settings: ServerSettings) -> None:
         self.connections = Resource("connections", settings.max_connections)
-        """uvicorn counts and refuses them."""
+        """uvicorn counts and refuses them, and our protocol counts the refusals."""
         self.body_bytes = Resource("body_bytes", max(settings.max_body_bytes, settings.max_body))
         """Bodies of more than 64 KB that are read or worked on."""
         self.polls = Resource("polls", settings.max_polls)
@@ -61,13 +62,17 @@ class Budget(Collector):
         self.streams = Resource("streams", settings.max_streams)
         self.feeds = Resource("feeds", settings.max_feeds)
         self.listings = Resource("listings", settings.max_listings)
-        """Long reads that run or wait for their turn."""
+        """Long reads that run or wait for their turn, those of Spark too."""
+        self.threads = Resource("threads", THREADS)
+        """Threads of the listings that run. More wait, as `listings` that are not refused."""
 
     def collect(self) -> Iterator[Metric]:
         used = GaugeMetricFamily("tampu_budget_used", "How much of a resource of this node is in use", labels=["of"])
         most = GaugeMetricFamily("tampu_budget_limit", "How much of a resource this node has", labels=["of"])
         refused = CounterMetricFamily("tampu_budget_refused", "What was refused for want of a resource", labels=["of"])
-        for resource in (self.connections, self.body_bytes, self.polls, self.streams, self.feeds, self.listings):
+        for resource in (
+            self.connections, self.body_bytes, self.polls, self.streams, self.feeds, self.listings, self.threads,
+        ):  # fmt: skip
             used.add_metric([resource.name], resource.used)
             most.add_metric([resource.name], resource.most)
             refused.add_metric([resource.name], resource.refused)

@@ -10,12 +10,14 @@ import contextlib
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tampu.broker.core import Core, Read, Steps
 from tampu.model.errors import RateLimited
 from tampu.server.auth.grants import Caller
-from tampu.server.budget import Resource
+
+if TYPE_CHECKING:
+    from tampu.server.budget import Budget
 
 R = TypeVar("R")
 THREADS = 8
@@ -36,9 +38,11 @@ class _Share:
 
 
 class Listings:
-    def __init__(self, core: Core, budget: Resource) -> None:
+    def __init__(self, core: Core, budget: Budget) -> None:
         self._core = core
-        self._budget = budget
+        self._budget = budget.listings
+        self._submitted = 0
+        budget.threads.measure = lambda: min(self._submitted, THREADS)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="tampu-listing")
         self._shares: dict[str, _Share] = {}
 
@@ -76,9 +80,11 @@ class Listings:
             self._leave(name, share, refuse)
             raise
         loop = asyncio.get_running_loop()
+        self._submitted += 1
         future = self._pool.submit(contextvars.copy_context().run, work, *arguments)
 
         def done() -> None:
+            self._submitted -= 1
             share.turns.release()
             self._leave(name, share, refuse)
 

@@ -65,7 +65,7 @@ class ServerState:
             (settings.tenant_rate, settings.tenant_burst),
         )
         self.budget = Budget(settings)
-        self.listings = Listings(self.core, self.budget.listings)
+        self.listings = Listings(self.core, self.budget)
         self.claim_sizes = ClaimSizes()
         self.metrics = Metrics(self)
         self.tail = Tail(self.core, self.listings)

@@ -10,6 +10,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
+from tampu.engines import port
 from tampu.engines.redis.connection import scripts
 from tests.servers import redis
 
@@ -48,15 +49,33 @@ def test_every_key_is_documented() -> None:
         assert access.engine(store).lead()
         prefix = url.partition("prefix=")[2]
         ends = {key.decode().partition("}:")[2] for key in redis.redis.server.client().scan_iter(f"{{{prefix}*")}
-    ends = {re.sub(r"^([mx]):.*", r"\1:<block>", re.sub(r"^doc:.*", "doc:<kind>:<tenant>", end)) for end in ends}
+    ends = {
+        re.sub(r"^([mx]):.*", r"\1:<block>", re.sub(r"^(doc|docnames):.*", r"\1:<kind>:<tenant>", end)) for end in ends
+    }
     assert len(ends) > 20
     assert ends <= _documented()
+
+
+def test_documents_of_an_earlier_version_are_found_by_their_names() -> None:
+    """It did not keep their names in order."""
+    with tampu.open(redis.redis.url(), maintenance=False) as store:
+        engine: Any = access.engine(store)
+        engine.run([port.PutDocument("kind", "default", name, b"1") for name in ("a/1", "a/2", "b/1")])
+        engine.query(_ask(engine.registry.write.plain("DEL", engine.registry.tags.registry, "docnames:kind:default")))
+        assert [found.name for found in engine.documents("kind", "default", "a/")] == ["a/1", "a/2"]
+        engine.run([port.DeleteDocument("kind", "default", "a/1")])
+        assert [found.name for found in engine.documents("kind", "default", "a/")] == ["a/2"]
+
+
+def _ask(call: Any) -> Any:
+    (reply,) = yield [call]
+    return reply
 
 
 def test_documented_keys_are_in_the_scripts() -> None:
     text = "\n".join(scripts.source(name) for name in scripts.files())
     for end in _documented():
-        if not end.startswith(("{", "doc:", "bell", "append")):
+        if not end.startswith(("{", "doc:", "docnames:", "bell", "append")):
             name = re.escape(end.removesuffix(":<block>"))
             assert re.search(rf"'{name}'|\b{name} = '", text), end
 

@@ -25,6 +25,8 @@ LINK_SECONDS = 15 * 60
 KIND = "session"
 LINK = "signin"
 _MOST = 10_000
+_LEEWAY = 60
+"""Seconds that a node's clock may be behind that of another."""
 _MOST_OF_KEY = 20
 """Sessions of one key; a further one ends the oldest."""
 
@@ -111,7 +113,9 @@ class Sessions:
         if document is None:
             return None
         session = _read(document.value)
-        left = min((session.until_us - self._core.engine.now()) / SECOND, SESSION_SECONDS)
+        left = (session.until_us - self._core.engine.now()) / SECOND
+        if left > SESSION_SECONDS + _LEEWAY:
+            return None  # not made by `begin`
         return _Known(session.key_id, bytes.fromhex(session.key_hash), time.monotonic() + left)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tampu.model.errors import InvalidMessage, TampuError
+from tampu.server.budget import Resource
 from tampu.server.http import fast_publish
 from tampu.server.http.request import ADMITTED, LARGE
 from tampu.server.server_state import ServerState
@@ -29,6 +30,7 @@ def protocol_for(settings: ServerSettings, server: ServerState | None = None) ->
         most_body = settings.max_body
         patience = settings.read_timeout
         served = None if settings.access_log else server
+        budget = None if server is None else server.budget.connections
 
     return Protocol
 
@@ -51,6 +53,7 @@ class _Protocol(HttpToolsProtocol):
     most_body: int
     patience: float
     served: ServerState | None
+    budget: Resource | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -115,6 +118,8 @@ class _Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)
+        if self.budget is not None and len(self.connections) >= self.budget.most:  # uvicorn answers 503
+            self.budget.refused += 1
         if large:
             self.scope[LARGE] = True  # type: ignore[literal-required]  # a key of ours
         super().on_headers_complete()

@@ -47,8 +47,9 @@ async def _spark_store(request: HttpRequest) -> SparkStore:
     return await asyncio.to_thread(request.server.spark_store)
 
 
-async def _do(work: Callable[..., R], *arguments: Any) -> R:
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, work, *arguments)
+async def _do(request: HttpRequest, work: Callable[..., R], *arguments: Any) -> R:
+    with request.server.budget.listings.hold():
+        return await asyncio.get_running_loop().run_in_executor(_THREADS, work, *arguments)
 
 
 async def _tenant(request: HttpRequest, caller: Caller, everyone: bool) -> str | None:
@@ -78,12 +79,12 @@ async def documents(request: CurrentRequest, caller: CurrentCaller) -> Response:
     everyone = await request.server.of_all_tenants(caller)
     tenant = permissions.check_document(caller, body.kind, name or "", write=False, everyone=everyone)
     if body.name is not None:
-        one = await _do(spark_store.store.document, body.kind, tenant, body.name)
+        one = await _do(request, spark_store.store.document, body.kind, tenant, body.name)
         found, cursor = [] if one is None else [one], None
     else:
         await request.spend(caller, 1)
         step = 1 if body.kind in permissions.LARGE else 16
-        found, cursor = await _do(spark_store.page, body.kind, tenant, body.prefix, body.after, step)
+        found, cursor = await _do(request, spark_store.page, body.kind, tenant, body.prefix, body.after, step)
     return answer(request, wire.SparkDocuments([wire.SparkDocument(d.name, d.version, d.value) for d in found], cursor))
 
 
@@ -113,7 +114,7 @@ async def changes(request: CurrentRequest, caller: CurrentCaller) -> Response:
             f"{count} messages in one request; the limit is {most}", field="changes", hint="send several requests"
         )
     await request.spend(caller, count + sum(isinstance(c, wire.SparkPut | wire.SparkDelete) for c in body.changes))
-    replies = await _do(_change, owners, spark_store, body)
+    replies = await _do(request, _change, owners, spark_store, body)
     for change, new in zip(body.changes, replies, strict=True):
         if new and isinstance(change, wire.SparkLoad | wire.SparkPublish):
             request.server.metrics.publish(caller.tenant, change.queue, new)
@@ -159,7 +160,7 @@ async def queue(queue: QueueName, request: CurrentRequest, caller: CurrentCaller
     from tampu.server.spark import permissions
 
     permissions.check_known(caller, queue)
-    counts = await _do(spark_store.store.counts, caller.tenant, queue)
+    counts = await _do(request, spark_store.store.counts, caller.tenant, queue)
     return answer(request, wire.SparkQueue(dict(counts)))
 
 
@@ -186,7 +187,7 @@ async def place(request: CurrentRequest, caller: CurrentCaller, since: Micros = 
             )
         return wire.SparkPlace(seen(earliest), seen(latest), spark_store.store.now(), found)
 
-    return answer(request, await _do(look))
+    return answer(request, await _do(request, look))
 
 
 @router.get("/journal", operation_id="spark_journal", **_arrow(more=(404,)))
@@ -205,9 +206,9 @@ async def journal(
     from tampu.stores import columns
 
     tenant = await _tenant(request, caller, everyone)
-    queues = permissions.viewed(caller, tuple(queue), await _do(spark_store.queues, tenant))
+    queues = permissions.viewed(caller, tuple(queue), await _do(request, spark_store.queues, tenant))
     known = positions.is_seen_by(caller, partition) or await request.server.of_all_tenants(caller)
-    if not known or partition not in (await _do(spark_store.store.bounds))[1]:
+    if not known or partition not in (await _do(request, spark_store.store.bounds))[1]:
         raise NotFound(f"the journal has no partition {partition}", field="partition")
     chosen = None if queues == () else queues or ()
     return await arrow_stream.answer(
@@ -233,12 +234,12 @@ async def plan(request: CurrentRequest, caller: CurrentCaller) -> Response:
     query = body.query
     tenant = await _tenant(request, caller, query.everyone)
     columns.chosen(columns.MESSAGES, query.columns)
-    queues = permissions.viewed(caller, query.queues, await _do(spark_store.queues, tenant))
+    queues = permissions.viewed(caller, query.queues, await _do(request, spark_store.queues, tenant))
     if queues is None:
         return answer(request, wire.SparkPlanned({}, []))
     given = msgspec.structs.asdict(query) | {"queues": queues}
     del given["everyone"]
-    planned = await _do(spark_store.store.plan, MessageQuery(tenant=tenant, **given), body.pieces)
+    planned = await _do(request, spark_store.store.plan, MessageQuery(tenant=tenant, **given), body.pieces)
     pieces = [spark_store.sign(Planned(tenant, queues, query.columns, piece)) for piece in planned.pieces]
     return answer(request, wire.SparkPlanned(planned.position, pieces))
 

@@ -92,7 +92,12 @@ class ArrowStream(Response):
 
     async def begin(self) -> None:
         """Read the first batch. Errors until then become normal error responses."""
-        await self._slots.acquire()
+        self._request.server.budget.listings.take()
+        try:
+            await self._slots.acquire()
+        except BaseException:
+            self._request.server.budget.listings.give()
+            raise
         try:
             self._first = await self._in_thread(self._encoder.next)
         except BaseException:
@@ -128,6 +133,7 @@ class ArrowStream(Response):
 
     def _leave(self) -> None:
         self._slots.release()
+        self._request.server.budget.listings.give()
         self._thread.submit(self._encoder.close)
         self._thread.shutdown(wait=False)
 

@@ -28,7 +28,9 @@ _SIGNATURE_BYTES = 32
 STREAMS = 16
 """Arrow streams at once on a node; each holds a batch in memory. More have to wait."""
 MAX_DOCUMENTS = 100_000
-"""Documents of one kind in one tenant."""
+"""Documents of one kind in one tenant. Nodes that write at the same time may exceed it by `_COUNTED` each."""
+_COUNTED = 1000
+"""Puts after which the documents are counted again: other nodes write too."""
 _PAGE_DOCUMENTS = 1000
 _PAGE_BYTES = 8 << 20
 
@@ -125,7 +127,7 @@ class SparkStore:
                         f"a tenant has at most {MAX_DOCUMENTS} documents of kind {kind}",
                         hint="remove those of programs that are gone",
                     )
-                self._room[kind, tenant] = max(room, count)
+                self._room[kind, tenant] = max(min(room, _COUNTED), count)
             self._room[kind, tenant] -= count
 
     # -- changes

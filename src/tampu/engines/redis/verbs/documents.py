@@ -18,7 +18,6 @@ from tampu.model.errors import VersionConflict
 
 _KEYS_PER_SCAN = 1000
 """Keys that one script looks at."""
-_ALL = 1 << 53
 
 
 def _key_ending(kind: str, tenant: str) -> str:
@@ -113,8 +112,11 @@ def of_kind(
 ) -> Operation[list[Document]]:
     tag, end = registry.tags.registry, _key_ending(kind, tenant)
     if prefix or after or limit is not None:
-        most = _ALL if limit is None else limit
-        (reply,) = yield [registry.write.script("list_documents", tag, end, prefix, after, most)]
+        first, begin = after.encode(), prefix.encode()
+        least = b"(" + first if first and first >= begin else b"[" + begin
+        last = b"[" + begin + b"\xff" if begin else b"+"
+        most = -1 if limit is None else limit
+        (reply,) = yield [registry.write.script("list_documents", tag, end, least, last, most)]
     else:
         (reply,) = yield [registry.write.plain("HGETALL", tag, f"doc:{end}")]
     flat = ok(reply)

@@ -16,10 +16,12 @@ for i, item in ipairs(items) do
   local key = K .. 'doc:' .. item[1]
   if item[4] == 1 then
     answer[i] = call('HINCRBY', K .. 'n', 'revision', 1)
-    call('HSET', key, item[2], string.format('%.0f:', answer[i]) .. ARGV[value])
+    local new = call('HSET', key, item[2], string.format('%.0f:', answer[i]) .. ARGV[value])
+    if new == 1 then call('ZADD', K .. 'docnames:' .. item[1], 0, item[2]) end
     value = value + 1
   else
     answer[i] = call('HDEL', key, item[2])
+    call('ZREM', K .. 'docnames:' .. item[1], item[2])
     changed = changed or answer[i] == 1
   end
 end
