@@ -13,8 +13,8 @@ from pathlib import Path
 
 import tampu
 from tests.conformance.harness import until
+from tests.worker.nursery import ROOT, Process, nursery
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 240.0
 APP = "tests.worker.shop:app"
 
@@ -22,12 +22,19 @@ APP = "tests.worker.shop:app"
 class Worker:
     """`tampu work`, with the app of tests/worker/shop.py."""
 
-    def __init__(self, url: str, folder: Path, *options: str) -> None:
+    def __init__(self, url: str, folder: Path, *options: str, as_a_shell: bool) -> None:
         self.log = folder / f"worker-{len(list(folder.glob('worker-*')))}.log"
+        self.log.touch()
+        words = ["work", APP, *options]
+        environment = {**os.environ, "TAMPU_URL": url, "SHOP_FOLDER": str(folder)}
+        self.process: subprocess.Popen[bytes] | Process
+        if not as_a_shell:
+            self.process = nursery().start(words, environment, self.log)
+            return
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from tampu.cli.main import main; main()", "work", APP, *options],
-                cwd=ROOT, env={**os.environ, "TAMPU_URL": url, "SHOP_FOLDER": str(folder)}, stderr=log,
+                [sys.executable, "-c", "from tampu.cli.main import main; main()", *words],
+                cwd=ROOT, env=environment, stderr=log,
             )  # fmt: skip
 
     def kill(self) -> None:
@@ -49,12 +56,12 @@ class Worker:
 class Crew:
     """All workers of a test; none is left behind."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.folder = url, folder
+    def __init__(self, url: str, folder: Path, *, as_a_shell: bool = False) -> None:
+        self.url, self.folder, self._as_a_shell = url, folder, as_a_shell
         self.workers: list[Worker] = []
 
     def start(self, *options: str) -> Worker:
-        worker = Worker(self.url, self.folder, *options)
+        worker = Worker(self.url, self.folder, *options, as_a_shell=self._as_a_shell)
         self.workers.append(worker)
         return worker
 
@@ -81,8 +88,9 @@ class Crew:
 
 
 @contextlib.contextmanager
-def crew(url: str, folder: Path) -> Iterator[Crew]:
-    made = Crew(url, folder)
+def crew(url: str, folder: Path, *, as_a_shell: bool = False) -> Iterator[Crew]:
+    """``as_a_shell``: workers are started as a shell does, which takes a second for each."""
+    made = Crew(url, folder, as_a_shell=as_a_shell)
     try:
         yield made
     except BaseException:

@@ -20,12 +20,13 @@ from tampu.worker.settle_queue import SettleQueue
 from tampu.worker.task_store import LocalTaskStore
 from tests.servers.ports import free_port
 from tests.worker import shop
-from tests.worker.crew import PATIENCE, ROOT, Crew, crew, wait
+from tests.worker.crew import PATIENCE, Crew, crew, wait
+from tests.worker.nursery import ROOT
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Crew]:
-    with crew(str(tmp_path / "jobs.db"), tmp_path) as made:
+    with crew(str(tmp_path / "jobs.db"), tmp_path, as_a_shell=True) as made:
         yield made
 
 
@@ -94,7 +95,7 @@ def test_worker_is_neither_live_nor_ready_when_its_loop_is_stuck(
 
 
 def test_store_that_cannot_be_used_at_the_start_is_exit_code_5(tmp_path: Path) -> None:
-    with crew(f"redis://127.0.0.1:{free_port()}/0", tmp_path) as made:
+    with crew(f"redis://127.0.0.1:{free_port()}/0", tmp_path, as_a_shell=True) as made:
         worker = made.start()
         assert worker.process.wait(PATIENCE) == 5
         assert worker.says("cannot reach 127.0.0.1")

@@ -18,7 +18,8 @@ import pytest
 import tampu
 from tampu.worker.leases import lease_keeper
 from tampu.worker.leases.lease_keeper import HEAD, LeaseKeeperProcess
-from tests.worker.crew import PATIENCE, ROOT, wait
+from tests.worker.crew import PATIENCE, wait
+from tests.worker.nursery import ROOT
 
 
 def test_killed_lease_keeper_is_started_again_and_knows_what_is_held(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.worker.crew import ROOT
+from tests.worker.nursery import ROOT
 
 _PROGRAM = """
 import tampu
