@@ -29,14 +29,14 @@ while leases := store.claim("invoices", limit=10, worker="notebook"):
 print(f"worked: {store.stats('invoices').done} done, {store.stats('invoices').dead} dead")
 
 
-# %% A table of our own, built with the others. Its argument names the table it reads: bronze.messages.
-@table("office.pages", key=("tenant", "day", "queue"))
-def pages(spark: SparkSession, bronze_messages: DataFrame) -> DataFrame:
+# %% A table of our own, built with the others. Its argument names what it reads: payloads and results, parsed.
+@table("office.pages", key=("tenant", "day", "queue"), expect={"paper was used": "pages > 0"})
+def pages(spark: SparkSession, bronze_payloads: DataFrame) -> DataFrame:
     """Pages printed, by day."""
     return spark.sql(
-        "SELECT queue, sum(CAST(get_json_object(result, '$.pages') AS bigint)) AS pages, day, tenant"
+        "SELECT queue, sum(result:pages::bigint) AS pages, max(payload:number::int) AS number, day, tenant"
         " FROM {ended} WHERE state = 'done' GROUP BY ALL",
-        ended=bronze_messages,
+        ended=bronze_payloads,
     )
 
 
@@ -52,8 +52,9 @@ with lake.ask() as ask:
         "SELECT queue, sum(published) AS n, sum(failed) AS failed FROM gold.queue_minutes GROUP BY queue"
     ):
         print(f"gold: {row['queue']}: {row['n']} in, {row['failed']} attempts failed")
-    printed = ask.one("SELECT sum(pages) AS n FROM office.pages")
-    print(f"office: {printed['n']} pages")
+    printed = ask.one("SELECT sum(pages) AS n, max(number) AS number FROM office.pages")
+    largest = ask.one("SELECT max(payload.number::INT) AS n FROM bronze.payloads WHERE state = 'done'")
+    print(f"office: {printed['n']} pages, up to invoice {printed['number']} of {largest['n']}")
 
 # %% Failures that look alike, and a report with charts.
 insights = gather(lake, days=1)

@@ -25,7 +25,7 @@ SAYS = {
     "lake_notebook.py": [
         "worked: 37 done, 3 dead",
         "gold: invoices: 40 in, 7 attempts failed",
-        "office: 76 pages",
+        "office: 76 pages, up to invoice 38 of 38",
         "fails: ConnectionError: no route to printer: 3 dead after 7 attempts",
         "replay: 3 new, 0 before\nreplay: 0 new, 3 before\nleft: 0",
     ],

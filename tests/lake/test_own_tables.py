@@ -8,12 +8,15 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 import tampu
-from tampu.lake import jobs, own_tables
+from tampu.lake import jobs, own_tables, payloads
+from tampu.lake.query import Lake
 from tampu.lake.tables import Table, table
 from tests.cli.run_command import Command
+from tests.lake import sample
 from tests.lake.pipeline_harness import Died, Rig, work
 from tests.lake.tables_in_memory import frame
 
@@ -51,6 +54,34 @@ def ends_per_day(spark: SparkSession, silver_messages: DataFrame) -> DataFrame:
         "SELECT queue, count(*) AS ends, day, tenant, max(ended_at) AS last_at FROM {m} GROUP BY ALL",
         m=silver_messages,
     )
+
+
+def test_payloads_are_values_in_spark_and_in_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    """From JSON and from MessagePack; what is neither, or broken, is null."""
+    packed = msgspec.msgpack.encode({"order": {"total": 7, "raw": b"x"}})
+    given = [
+        (b'{"order": {"total": 12.5}}', "application/json"), (packed, "application/msgpack"),
+        (b"\xff{", "application/json"), (b"\xc1", "application/msgpack"), (b"plain", "text/plain"), (None, None),
+    ]  # fmt: skip
+    rows = [
+        sample.ended(n, payload=raw, content_type=kind, result='{"pages": 2}', day=date(2026, 3, 2), tenant="default")
+        for n, (raw, kind) in enumerate(given)
+    ]
+    expected = [12.5, 7.0, None, None, None, None]
+    with jobs.configured(spark, 0):
+        made = payloads.parsed(frame("bronze.messages", rows))
+        found = made.selectExpr("id", "payload:order.total::double AS total", "result:pages::int AS pages").collect()
+    assert [(row.total, row.pages) for row in sorted(found)] == [(total, 2) for total in expected]
+
+    sample.write(tmp_path, "bronze.messages", rows)
+    with Lake(tmp_path).ask() as ask:
+        told = ask.rows(
+            "SELECT payload.order.total::DOUBLE AS total, payload->>'$.order.total' AS text, result.pages::INT AS pages"
+            " FROM bronze.payloads ORDER BY id"
+        )
+    assert [row["total"] for row in told] == expected
+    assert [row["text"] for row in told[:2]] == ["12.5", "7"]
+    assert {row["pages"] for row in told} == {2}
 
 
 @pytest.fixture
@@ -112,6 +143,15 @@ def test_users_tables_are_built_with_ours_and_one_that_fails_stops_only_itself(
     runs = command.ok("sql", "SELECT rows, failed FROM _lineage")["rows"]
     assert [json.loads(text) for text in runs[0]] == [report["rows"], report["failed"]]
     assert command.ok("export", "shop.ends_per_day", "--to", "ends.csv")["rows"] == 1
+    (own,) = command.ok("insights")["own"]
+    assert (own["table"], own["about"], own["rows"]) == (
+        "shop.ends_per_day",
+        "Messages that ended, by day and queue",
+        1,
+    )
+    assert "shop.ends_per_day" in command("insights").out
+    command.ok("insights", "--html", "report.html")
+    assert "Messages that ended, by day and queue" in Path("report.html").read_text()
     assert command.ok("sql", "FROM shop.ends_per_day", "--tenant", "nobody")["rows"] == []
 
     # Mended, it is built from the beginning. A replay takes an end back; a run that dies after a commit does not count

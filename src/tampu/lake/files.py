@@ -66,6 +66,10 @@ class Place(msgspec.Struct, frozen=True):
             fsync(sink.fileno())
         fsync_path(target.parent)
 
+    def exists(self, path: str) -> bool:
+        root = self.local
+        return (root / path).exists() if root is not None else self._storage().get_file_info(path).is_file
+
     def opening(self, path: str) -> Any:
         root = self.local
         return str(root / path) if root is not None else self._storage().open_input_file(path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from tampu.lake import frames, jobs, own_tables
+from tampu.lake import frames, jobs, own_tables, payloads
 from tampu.lake.files import DataFile
 from tampu.lake.objectives import Objective
 from tampu.lake.rounds import Round
@@ -121,7 +121,7 @@ def compute(
     if days and tenants:
         chosen = {}
         for name in {name for table in tables for name in inputs(work, table).values()} - set(found):
-            files = work.table(name).files()
+            files = work.table(payloads.view_of(name)[0]).files()
             if name == _STAYS:  # a stay counts from when it began to when it ended
                 first = min(days).isoformat()
                 chosen[name] = [file for file in files if file.tenant in tenants and (file.day or "") >= first]
@@ -154,6 +154,7 @@ def inputs(work: Round, table: Table) -> dict[str, str]:
     """The tables that a function asks for, by the names of its arguments."""
     own = table.name not in GOLD
     known = {argument(name): name for name in work.here.tables if not (own and name.startswith("_"))}
+    known[argument(payloads.NAME)] = payloads.NAME
     asked = [name for name in table.arguments if name not in _GIVEN]
     for name in asked:
         if name not in known:
@@ -162,7 +163,7 @@ def inputs(work: Round, table: Table) -> dict[str, str]:
                 field="tables",
                 hint=f"name its arguments after tables: {', '.join(sorted(known))}",
             )
-        if own and work.here.position(known[name]) != work.here.position(EVENTS):
+        if own and work.here.position(payloads.view_of(known[name])[0]) != work.here.position(EVENTS):
             raise InvalidState(f"{known[name]} was not built", hint="what goes wrong there comes first")
     return {name: known[name] for name in asked}
 
@@ -175,15 +176,18 @@ def _built(
     objectives: Sequence[Objective],
 ) -> dict[str, DataFrame]:
     given = {"spark": work.spark, "days": days, "until": newest(work.table(EVENTS)), "objectives": objectives}
-    rows = {name: frames.read_files(work.spark, work.table(name).table, files) for name, files in chosen.items()}
+    rows = {}
+    for name, files in chosen.items():
+        source, made = payloads.view_of(name)
+        rows[name] = made(frames.read_files(work.spark, work.table(source).table, files))
     built: dict[str, DataFrame] = {}
     asked = {table.name: inputs(work, table) for table in tables}
     for table in tables:
         of = {name: rows[source] for name, source in asked[table.name].items()}
-        made = table(**of, **{name: value for name, value in given.items() if name in table.arguments})
+        frame = table(**of, **{name: value for name, value in given.items() if name in table.arguments})
         if any(table.name in other.values() for other in asked.values()):
-            made = jobs.kept(made)
-        built[table.name] = rows[table.name] = made
+            frame = jobs.kept(frame)
+        built[table.name] = rows[table.name] = frame
     return built
 
 

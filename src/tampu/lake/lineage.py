@@ -34,6 +34,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, int] = {}
     failed: dict[str, str] = {}
     """Users' tables that could not be built, and why."""
+    checks: dict[str, dict[str, int]] = {}
+    """How many of the rows break an expectation, by table and expectation."""
 
     @property
     def news(self) -> bool:
@@ -69,6 +71,7 @@ def note(lake: Lake, report: RunReport, mark: Mark) -> None:
         "seconds": json.dumps({step: round(took, 3) for step, took in report.seconds.items()}),
         "versions": json.dumps({**report.versions, **_software()}),
         "failed": json.dumps(report.failed),
+        "checks": json.dumps(report.checks),
     }
     batch = pa.RecordBatch.from_pylist([row], schema=LINEAGE.schema)
     new = parquet.write_batches(here.target, f"r{mark.run}", [batch])
@@ -82,7 +85,7 @@ def latest(lake: Lake, most: int = 20) -> list[dict[str, Any]]:
         return []
     rows: list[dict[str, Any]] = found.arrow().to_table().sort_by([("run", "descending")])[:most].to_pylist()
     for row in rows:
-        for name in ("from_position", "to_position", "rows", "seconds", "versions", "failed"):
+        for name in ("from_position", "to_position", "rows", "seconds", "versions", "failed", "checks"):
             row[name] = json.loads(row[name] or "{}")  # of an earlier version, without some of them
     return rows
 

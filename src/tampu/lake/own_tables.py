@@ -18,7 +18,7 @@ import msgspec
 
 from tampu.lake import lineage
 from tampu.lake.state import EVENTS, READER, STORE, State
-from tampu.lake.storage import KEY, OWN, Lake
+from tampu.lake.storage import EXPECT, KEY, OWN, Lake
 from tampu.lake.tables.schema import NAME, OURS, PARTITION_BY, Table
 from tampu.model.errors import InvalidConfig
 from tampu.model.journal import Position
@@ -114,7 +114,8 @@ def open_table(here: State, table: Table, rows: DataFrame) -> None:
             known = known.append(field)
         schema = known
     events = here.tables[EVENTS]
-    told = {READER: events.property(READER) or "", STORE: events.property(STORE) or "", KEY: json.dumps(table.key)}
+    told = {name: events.property(name) or "" for name in (READER, STORE)}
+    told |= {KEY: json.dumps(table.key), EXPECT: json.dumps(table.expect)}
     here.tables[table.name] = here.lake.table(msgspec.structs.replace(table, schema=schema)).create(told)
     named = here.lake.own_names()
     if table.name not in named:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tampu.lake import storage
+from tampu.lake import payloads, storage
 from tampu.lake.error_text import first_line
 from tampu.lake.tables import BY_NAME, LINEAGE, TABLES, Table
 from tampu.lake.tables.schema import OURS
@@ -80,6 +80,7 @@ class Lake:
             handle = f"{table.name.replace('.', '__')}__files"
             connection.register(handle, _of_tenant(dataset, tenant) if dataset is not None else _empty(table))
             connection.execute(f"CREATE VIEW {table.name} AS FROM {handle} SELECT {_columns(table, dataset)}")
+        payloads.create_view(connection)
         if not found and self._lake.local is None:
             connection.close()
             raise NotFound(f"there is no lake in {self.path}", field="lake", hint=_MADE_BY)

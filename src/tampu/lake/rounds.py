@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from tampu.lake import bronze, frames, jobs
+from tampu.lake import bronze, expectations, frames, jobs
 from tampu.lake.files import DataFile
 from tampu.lake.snapshots import Mark, Rewritten, Snapshot, exactly
 from tampu.lake.state import CARRIED, EVENTS, MESSAGES, SILVER, WAITING, State
@@ -33,14 +33,25 @@ Step = Callable[[str], None]
 class Round:
     """The steps of one round. Each brings its tables from where they are to ``target``, or finds that they are."""
 
-    def __init__(self, spark: Callable[[], SparkSession], url: str, here: State, run: int, on_step: Step) -> None:
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        url: str,
+        here: State,
+        run: int,
+        on_step: Step,
+        *,
+        strict: bool = True,
+    ) -> None:
         self._session = spark
         self.here = here
         self.run = run
         self.tag = f"r{run}"
         self.rows: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
+        self.checks: expectations.Counts = {}
         self.on_step = on_step
+        self._strict = strict
         self._url = url
         self._verbs: dict[tuple[tuple[str, int], ...], set[str]] = {}
         self._label = f"{here.reader.partition(':')[2]}-{run}"
@@ -66,7 +77,18 @@ class Round:
         self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - began
 
     def write(self, outputs: dict[str, jobs.Rows]) -> dict[str, list[DataFile]]:
-        return jobs.write(outputs, {name: self.table(name).table.target for name in outputs}, self.tag)
+        """Data files of these tables, whose rows meet what is expected of them."""
+        tables = {name: self.table(name) for name in outputs}
+        watch = expectations.Watch(tables)
+        watched = {n: (watch.over(n, rows) if made is None else rows, made) for n, (rows, made) in outputs.items()}
+        found = jobs.write(watched, {name: table.table.target for name, table in tables.items()}, self.tag)
+        self.expect(watch.broken(found))
+        return found
+
+    def expect(self, counted: expectations.Counts) -> None:
+        for name, counts in counted.items():
+            self.checks.setdefault(name, {}).update(counts)
+        expectations.hold(counted, strict=self._strict)
 
     def frame(self, name: str, *, after: Position | None = None, upto: Position | None = None) -> DataFrame:
         """The rows of a table; of bronze, those past a position and up to another."""
@@ -112,6 +134,7 @@ class Round:
         if parts:
             new = self.write({EVENTS: (self.spark.range(0, len(parts), 1, len(parts)), read)})[EVENTS]
         self.on_step("written")
+        self.expect(expectations.whole(new, after, target))
         self.table(EVENTS).commit(new, self.mark(target))
         self.done(EVENTS, new, began)
 

@@ -54,6 +54,7 @@ class Pipeline:
         tables: Sequence[Table] = (),
         most: int = MOST,
         skip_lost: bool = False,
+        checks: bool = True,
         on_step: Callable[[str], None] = _quiet,
     ) -> None:
         self.url = absolute(url)
@@ -65,6 +66,7 @@ class Pipeline:
         self._failed: dict[str, str] = {}
         self._most = most
         self._skip_lost = skip_lost
+        self._checks = checks
         self._on_step = on_step
 
     # -- whole runs
@@ -118,7 +120,7 @@ class Pipeline:
         after: Position,
         target: Position,
     ) -> RunReport:
-        work = Round(spark, self.url, here, here.next_run(), self._on_step)
+        work = Round(spark, self.url, here, here.next_run(), self._on_step, strict=self._checks)
         began = _now()
         work.events(after, target)
         work.messages(target)
@@ -143,6 +145,7 @@ class Pipeline:
             seconds=work.seconds,
             versions={name: found.version for name, found in work.here.tables.items()},
             failed=self._failed,
+            checks=work.checks,
         )
         lineage.note(self.lake, report, Mark(self.reader, work.run, target))
         return report
@@ -169,7 +172,7 @@ class Pipeline:
             _, latest = store.bounds()
             here = State(self.lake, self.reader, state.store_id(store), latest)
             target = state.check_whole(here)
-            work = Round(spark, self.url, here, here.next_run(), self._on_step)
+            work = Round(spark, self.url, here, here.next_run(), self._on_step, strict=self._checks)
             if layer == "silver":
                 work.silver_days(days)
             self._failed = gold.refresh(work, target, self._known_objectives(store), self._own, days=days)

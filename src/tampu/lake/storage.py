@@ -24,6 +24,8 @@ from tampu.model.errors import InvalidConfig, NotFound
 
 KEY = "tampu.key"
 """Property of a user's table: its key."""
+EXPECT = "tampu.expect"
+"""Property of a user's table: its expectations."""
 OWN = "tampu.tables"
 """Property of the lineage: the names of users' tables."""
 _SPARK = "spark."
@@ -79,7 +81,8 @@ class Lake:
             if found is not None:
                 key = tuple(json.loads(found.property(KEY) or "[]"))
                 about = found.delta.metadata().description or ""
-                made[name] = Table(name, found.schema_version(), about, key, found.arrow_schema())
+                expect = json.loads(found.property(EXPECT) or "{}")
+                made[name] = Table(name, found.schema_version(), about, key, found.arrow_schema(), expect=expect)
         return made
 
 

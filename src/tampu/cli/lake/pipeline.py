@@ -11,7 +11,7 @@ import typer
 
 import tampu
 from tampu.broker import journal_readers
-from tampu.cli import exits, output
+from tampu.cli import exits, output, prompts
 from tampu.cli import parse as cli_parse
 from tampu.cli.app import DryRun, command, group
 from tampu.cli.lake import lake_option
@@ -59,6 +59,9 @@ def run(
     skip_lost: Annotated[
         bool, typer.Option("--skip-lost", help="Continue if transitions were trimmed before the lake read them")
     ] = False,
+    no_checks: Annotated[
+        bool, typer.Option("--no-checks", help="Commit rows that break an expectation; only warn")
+    ] = False,
     metrics_port: Annotated[
         str | None, typer.Option("--metrics-port", metavar="PORT", help="Prometheus metrics: 9464 or 0.0.0.0:9464")
     ] = None,
@@ -86,6 +89,7 @@ def run(
         targets=None if objectives is None else _objectives(objectives),
         tables=own_tables.configured(),
         skip_lost=skip_lost,
+        checks=not no_checks,
         on_step=steps,
     )
     settings = cli_parse.pairs(conf, "conf") or {}
@@ -235,6 +239,31 @@ def _day(given: str, field: str) -> date:
         raise tampu.InvalidConfig(f"{given!r:.40} is not a date", field=field, hint="write it as 2026-01-31") from None
 
 
+@command("check", PANEL, of=pipeline)
+def check(session: Session, lake: LakePath = None, option: LakeOptions = None) -> None:
+    """Check what must hold of every table, over all rows. Does not start Spark."""
+    found = lake_option.to_query(session, lake, option)
+    _must_exist(session)
+    from tampu.lake import expectations
+    from tampu.stores.open_store import open_store
+
+    with open_store(session.store) as store:
+        first, _ = store.bounds()
+    checked = expectations.check(found, first)
+    broken = [one for one in checked if one.broken]
+    if session.json:
+        session.out.document({"checks": msgspec.to_builtins(checked)})
+    else:
+        for one in checked:
+            if one.broken is None:
+                session.out.say(f"{one.table}: {one.expectation}: not checked: {one.note}")
+        for one in broken:
+            session.out.say(f"{one.table}: {one.broken:,} break the expectation that {one.expectation}", "red")
+        session.out.say(f"{len(checked)} expectations, {len(broken)} broken")
+    if broken:
+        raise typer.Exit(exits.FAILED)
+
+
 @command("compact", PANEL, of=pipeline)
 def compact(session: Session, lake: LakePath = None, option: LakeOptions = None) -> None:
     """Merge small files, so that queries stay fast. Runs and queries can go on meanwhile."""
@@ -278,6 +307,63 @@ def vacuum(
     _print_tables(session, removed)
     if not removed and not dropped:
         session.out.say("nothing to remove")
+
+
+@command("erase", PANEL, of=pipeline)
+def erase(
+    session: Session,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Messages of the tenant")] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="And those for which this holds in bronze.payloads")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Where the report goes")] = None,
+    verify: Annotated[
+        Path | None, typer.Option("--verify", metavar="FILE", help="Check a report: is everything gone?")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    dry_run: DryRun = False,
+    lake: LakePath = None,
+    option: LakeOptions = None,
+) -> None:
+    """Make messages anonymous in the lake: without id, payload, result and errors. Counts stay. Does not start Spark.
+
+    The old files stay until a vacuum. Remove the messages from the store as well: tampu purge.
+    """
+    from tampu.lake import erasure
+    from tampu.lake.query import checked_condition
+
+    place = _must_have_tables(lake_option.to_write(session, lake, option))
+    if verify is not None:
+        try:
+            told = erasure.verify(place, msgspec.json.decode(verify.read_bytes(), type=erasure.Erasure))
+        except (OSError, msgspec.DecodeError) as error:
+            raise tampu.InvalidConfig(f"{verify}: {error}", field="verify") from None
+        session.out.document({"left": told}) if session.json else session.out.say("\n".join(told) or "nothing is left")
+        if told:
+            raise typer.Exit(exits.FAILED)
+        return
+    tenant = session.tenant or "default"
+    chosen = list(ids or [])
+    if where is not None:
+        with lake_option.to_query(session, lake, option).ask(tenant=tenant) as ask:
+            sql = f"SELECT DISTINCT id FROM bronze.payloads WHERE {checked_condition(where)}"  # noqa: S608 - checked
+            chosen += [row["id"] for row in ask.rows(sql)]
+    if dry_run:
+        session.out.document({"ids": chosen}) if session.json else session.out.say(f"{len(chosen):,} messages")
+        return
+    if not yes:
+        prompts.confirm(f"make {len(chosen):,} messages anonymous for good?", "this cannot be undone")
+    done = erasure.erase(place, tenant, chosen)
+    if report is not None:
+        report.write_bytes(msgspec.json.encode(done))
+    if session.json:
+        session.out.document(msgspec.to_builtins(done))
+        return
+    for one in done.tables:
+        session.out.say(f"{one.table}: {one.rows:,} rows, {len(one.files):,} files rewritten")
+    if done.backfill:
+        session.out.say(f"your own tables: tampu pipeline backfill --from {done.backfill[0]} --to {done.backfill[-1]}")
+    session.out.note("the old files are there until tampu pipeline vacuum --retain 1h")
 
 
 def _must_have_tables(place: Lake) -> Lake:
@@ -330,6 +416,7 @@ def shell(
     """Open a Python prompt with `spark`, and the tables as views: bronze_events, silver_messages and so on."""
     place = _must_have_tables(lake_option.to_write(session, lake, option, format))
     from tampu.cli.lake.run_pipeline import prompt, spark_session, translated
+    from tampu.lake import payloads
     from tampu.lake.frames import read
 
     with translated():
@@ -338,5 +425,6 @@ def shell(
         for table in place.present():
             names.append(table.replace(".", "_"))
             read(spark, place.table(table).open()).createOrReplaceTempView(names[-1])
+        payloads.parsed(spark.table("bronze_messages")).createOrReplaceTempView("bronze_payloads")
     with translated(hint=None):
         prompt(spark, names, code)

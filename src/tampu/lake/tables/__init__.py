@@ -44,6 +44,7 @@ LINEAGE = Table(
         text: seconds   -- by step
         text: versions  -- of the tables, and of what ran
         text: failed    -- users' tables that could not be built, and why
+        text: checks    -- rows that break an expectation, by table and expectation
         """,
         by_day=False,
     ),

@@ -44,6 +44,7 @@ MESSAGES = Table(
         count: ended_offset
         text: run
     """),
+    expect={"a message has ended": f"state IN ({ENDS})"},
 )
 
 

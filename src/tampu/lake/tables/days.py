@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tampu.lake.objectives import ALL, Objective, effective
-from tampu.lake.tables.queues import PERCENTILES, counted, seconds, sketched
+from tampu.lake.tables.queues import ENDED, PERCENTILES, counted, seconds, sketched
 from tampu.lake.tables.schema import columns, table
 from tampu.lake.tables.words import FAILS, quoted
 
@@ -57,6 +57,7 @@ def failures(spark: SparkSession, facts_failures: DataFrame) -> DataFrame:
         count: payload_bytes result_bytes  -- of messages that ended that day
         count: queues
     """),
+    ended=ENDED,
 )
 def tenant_days(
     spark: SparkSession, facts_counts: DataFrame, facts_deliveries: DataFrame, silver_messages: DataFrame
@@ -103,6 +104,7 @@ def _ended(**outcomes: str) -> str:
         seconds: run_seconds run_p50 run_p95 run_p99
         time: first_at last_at
     """),
+    expect={"failures are deliveries": "failed <= deliveries"},
 )
 def workers(spark: SparkSession, facts_deliveries: DataFrame) -> DataFrame:
     """What each worker that gave its name did in a day (ended_at of its deliveries)."""
@@ -134,6 +136,7 @@ def workers(spark: SparkSession, facts_deliveries: DataFrame) -> DataFrame:
         seconds: failure_ratio  -- failed / deliveries
         {PERCENTILES}
     """),
+    expect={"failures are deliveries": "failed <= deliveries"},
 )
 def tasks(spark: SparkSession, facts_deliveries: DataFrame, silver_messages: DataFrame) -> DataFrame:
     """How each type of message fared in a day (ended_at of its deliveries)."""
@@ -170,6 +173,7 @@ def tasks(spark: SparkSession, facts_deliveries: DataFrame, silver_messages: Dat
         seconds: ratio
         seconds: burn    -- (1 - ratio) / (1 - target): above 1 the budget does not last
     """),
+    expect={"what is good is part of all": "good <= total"},
 )
 def slo(spark: SparkSession, silver_messages: DataFrame, objectives: Sequence[Objective] = ()) -> DataFrame:
     """Objectives and how much of their budget a day burnt (ended_at).

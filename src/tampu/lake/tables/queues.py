@@ -26,6 +26,8 @@ COUNTS = {
 }
 PERCENTILES = """seconds: wait_p50 wait_p95 wait_p99  -- of deliveries that ended then; the error is in `facts`
         seconds: run_p50 run_p95 run_p99"""
+ENDED = "done + dead + cancelled + expired"
+_DEPTH = {"depth is not negative": "depth >= 0"}
 _DAY_MINUTES = 1440
 
 
@@ -69,6 +71,8 @@ def first_minute(day: date) -> int:
         count: depth     -- ready at the end of the minute
         seconds: oldest  -- how long the oldest of them had been ready then; null when none was
     """),
+    expect=_DEPTH,
+    ended=ENDED,
 )
 def queue_minutes(
     spark: SparkSession,
@@ -149,6 +153,8 @@ _ROLLED = f"""
         time: hour
         {_ROLLED}
     """),
+    expect=_DEPTH,
+    ended=ENDED,
 )
 def queue_hours(spark: SparkSession, gold_queue_minutes: DataFrame, facts_deliveries: DataFrame) -> DataFrame:
     """What each queue did, hour by hour (hour)."""
@@ -163,6 +169,8 @@ def queue_hours(spark: SparkSession, gold_queue_minutes: DataFrame, facts_delive
         text: queue
         {_ROLLED}
     """),
+    expect=_DEPTH,
+    ended=ENDED,
 )
 def queue_days(spark: SparkSession, gold_queue_minutes: DataFrame, facts_deliveries: DataFrame) -> DataFrame:
     """What each queue did in a day."""

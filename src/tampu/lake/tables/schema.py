@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -49,6 +49,12 @@ class Table(msgspec.Struct, frozen=True):
     """Makes the rows of some days. Its arguments are named after the tables that it reads: see `argument`."""
     grain: Literal["day", "month", "all"] = "day"
     """What is computed at once: all of a day, of a month or of all time, of one tenant."""
+    expect: dict[str, str] = {}
+    """What must hold of each row, as SQL, by what it says."""
+    unique: bool = True
+    """The key is checked; else it only says what rows are told apart by."""
+    ended: str | None = None
+    """How many messages ended, as SQL over a row. Tables that say it must agree."""
 
     @property
     def path(self) -> str:
@@ -81,15 +87,20 @@ def table(
     version: int = 1,
     columns: pa.Schema | None = None,
     grain: Literal["day", "month", "all"] = "day",
+    expect: Mapping[str, str] | None = None,
+    ended: str | None = None,
 ) -> Callable[[Callable[..., DataFrame]], Table]:
     """Make a table of a function over DataFrames. What it gives must have the columns `day` and `tenant`; the others
-    are those of the first frame it gives, if ``columns`` does not say. A user's table is in a layer of its own."""
+    are those of the first frame it gives, if ``columns`` does not say. ``expect`` has conditions that each row must
+    meet, by what they say. A user's table is in a layer of its own."""
     if grain not in _GRAINS:
         raise InvalidConfig(f"{name} has the grain {grain!r:.40}", field="grain", hint=f"one of {', '.join(_GRAINS)}")
 
     def made(build: Callable[..., DataFrame]) -> Table:
         about = " ".join((inspect.getdoc(build) or "").partition("\n\n")[0].split()).rstrip(".")
-        return Table(name, version, about, tuple(key), columns or pa.schema([]), build, grain)
+        return Table(
+            name, version, about, tuple(key), columns or pa.schema([]), build, grain, dict(expect or {}), ended=ended
+        )
 
     return made
 

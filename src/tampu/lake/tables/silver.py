@@ -25,12 +25,14 @@ ATTEMPTS = Table(
         text: id queue type
         int: attempt
         time: ready_at claimed_at ended_at
-        seconds: wait  -- claimed_at - ready_at
+        seconds: wait  -- claimed_at - ready_at; 0 where the clock went back, as in all of these
         seconds: run   -- ended_at - claimed_at; of a lease that ran out, to the end of the lease
         text: worker
         text: outcome  -- ack nack reject release reap cancel
         text: error fingerprint
     """),
+    expect={"wait is not negative": "wait >= 0", "run is not negative": "run >= 0"},
+    unique=False,  # a clock that stands still, or goes back, gives two claims of a message the same time
 )
 
 MESSAGES = Table(
@@ -52,6 +54,12 @@ MESSAGES = Table(
         text: correlation_id causation_id parent_id group source
         count: payload_bytes result_bytes
     """),
+    expect={
+        "a message has ended": f"state IN ({ENDS})",
+        "times are not negative": "wait >= 0 AND run >= 0 AND total >= 0",
+        "replays are not negative": "replays >= 0",
+    },
+    unique=False,  # an id may be published again when its message was removed: that is another message
 )
 
 CARRIED = Table(
@@ -132,7 +140,7 @@ def attempts(spark: SparkSession, histories: DataFrame) -> DataFrame:
           FROM ended
         )
         SELECT id, e.queue, type, c.attempt, ready_at, c.at AS claimed_at, e.at AS ended_at,
-          (unix_micros(c.at) - unix_micros(ready_at)) / 1e6D AS wait,
+          if(ready_at IS NULL, NULL, greatest(unix_micros(c.at) - unix_micros(ready_at), 0)) / 1e6D AS wait,
           greatest(e.over - unix_micros(c.at), 0) / 1e6D AS run, c.worker, e.verb AS outcome,
           if(failed, e.detail, NULL) AS error, if(failed, e.fingerprint, NULL) AS fingerprint, to_date(e.at) AS day,
             tenant
@@ -154,7 +162,8 @@ def messages(spark: SparkSession, histories: DataFrame) -> DataFrame:
     message
     that had ended elsewhere when it came, nobody saw how it was delivered."""
     waited = _summed(
-        "l[i].verb = 'claim' AND l[i - 1].state = 'ready'", "unix_micros(l[i].at) - unix_micros(l[i - 1].at)"
+        "l[i].verb = 'claim' AND l[i - 1].state = 'ready'",
+        "greatest(unix_micros(l[i].at) - unix_micros(l[i - 1].at), 0L)",
     )
     ran = _summed(
         f"l[i].verb IN ({SETTLES}) AND l[i - 1].verb = 'claim'", "greatest(l[i].over - unix_micros(l[i - 1].at), 0L)"
@@ -183,8 +192,8 @@ def messages(spark: SparkSession, histories: DataFrame) -> DataFrame:
           e.at AS ended_at, e.attempt AS attempts, if(unseen, NULL, size(c)) AS deliveries,
           size(filter(l, x -> x.verb = 'replay')) AS replays, if(unseen, NULL, waited / 1e6D) AS wait,
           if(unseen, NULL, ran / 1e6D) AS run,
-          if(unseen, NULL, (unix_micros(e.at) - unix_micros(created_at)) / 1e6D) AS total, try_element_at(c,
-            -1).worker AS worker,
+          if(unseen OR created_at IS NULL, NULL, greatest(unix_micros(e.at) - unix_micros(created_at),
+            0)) / 1e6D AS total, try_element_at(c, -1).worker AS worker,
           if(f.verb = 'reap', NULL, f.detail) AS error, if(f.verb = 'reap', NULL, f.fingerprint) AS fingerprint,
           body.correlation_id, body.causation_id, body.parent_id, body.`group`, body.source, body.payload_bytes,
           body.result_bytes, to_date(e.at) AS day, tenant
