@@ -107,6 +107,16 @@ class TenantLine(msgspec.Struct, frozen=True):
     payload_bytes: int
 
 
+class OwnLine(msgspec.Struct, frozen=True):
+    """A table that a user added."""
+
+    table: str
+    about: str
+    rows: int
+    """Of the period."""
+    newest: date | None
+
+
 class Insights(msgspec.Struct, frozen=True, kw_only=True):
     lake: str
     tenant: str | None
@@ -123,6 +133,7 @@ class Insights(msgspec.Struct, frozen=True, kw_only=True):
     slo: list[SloLine]
     week: list[HourOfWeek]
     tenants: list[TenantLine]
+    own: list[OwnLine]
 
     @property
     def several_tenants(self) -> bool:

@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tampu.lake.clustering import Cluster, cluster
-from tampu.lake.findings import Insights, QueueLine, Series, SloLine, TaskLine, TenantLine, Totals, WorkerLine
+from tampu.lake.findings import Insights, OwnLine, QueueLine, Series, SloLine, TaskLine, TenantLine, Totals, WorkerLine
 from tampu.lake.forecast import WINDOWS, HourOfWeek, Minute, capacity, drain
 from tampu.lake.objectives import burn
 from tampu.lake.query import Lake, Questions
+from tampu.lake.tables import Table
 from tampu.model.errors import InvalidMessage
 
 MOST_DAYS = 3660
@@ -55,6 +56,7 @@ def gather(lake: Lake, *, days: int = 7, tenant: str | None = None, now: datetim
             slo=period.slo(),
             week=period.week(),
             tenants=period.tenants(),
+            own=[period.own(table) for table in lake.own.values()],
         )
 
 
@@ -64,46 +66,47 @@ class _Period:
     def __init__(self, ask: Questions, since: datetime, until: datetime) -> None:
         self.ask, self.since, self.until = ask, since, until
         self.days: dict[str, Any] = {"first": since.date(), "last": (until - timedelta(microseconds=1)).date()}
-        self._keep_minutes()
-        self._keep_attempts()
-
-    def _keep_minutes(self) -> None:
-        """Minutes of the period, and of the weeks before for what a quiet queue said last."""
-        back = min(self.since, self.until - _WEEKS)
-        self.ask.run(
+        self.most = self.days | {"most": _MOST_LINES}
+        # Numbers that can be drawn: sums that are 0 when there is nothing, and no infinities.
+        ask.run("CREATE TEMP MACRO total(x) AS coalesce(sum(x), 0)")
+        ask.run("CREATE TEMP MACRO number(x) AS CASE WHEN isfinite(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) END")
+        # Minutes of the period, and of the weeks before for what a quiet queue said last.
+        back = min(since, until - _WEEKS)
+        ask.run(
             "CREATE TEMP TABLE minutes AS SELECT tenant, queue, minute, published, replayed, done, failed, dead,"
             " coalesce(done, 0) + coalesce(dead, 0) + coalesce(cancelled, 0) + coalesce(expired, 0) AS ended,"
             " coalesce(depth, 0) AS depth, oldest FROM gold.queue_minutes WHERE day >= $day AND minute >= $since",
             {"day": back.date(), "since": back},
         )
-
-    def _keep_attempts(self) -> None:
-        self.ask.run(
+        ask.run(
             "CREATE TEMP TABLE attempts AS SELECT tenant, queue, type, worker, ended_at, wait, run"
             " FROM silver.attempts WHERE day BETWEEN $first AND $last",
             self.days,
         )
 
+    def _shares(self, by: str) -> str:
+        """Percentiles of deliveries by these columns, to join with; of all of them without any."""
+        return (
+            f"(SELECT {by}{', ' if by else ''}number(quantile_cont(wait, 0.95)) AS wait_p95,"
+            " number(quantile_cont(run, 0.5)) AS run_p50, number(quantile_cont(run, 0.95)) AS run_p95,"
+            f" number(quantile_cont(run, 0.99)) AS run_p99 FROM attempts{' GROUP BY ' if by else ''}{by})"
+        )
+
     def totals(self) -> Totals:
         row = self.ask.one(
-            "SELECT coalesce(sum(published), 0) AS published, coalesce(sum(done), 0) AS done,"
-            " coalesce(sum(failed), 0) AS failed, coalesce(sum(dead), 0) AS dead, coalesce(sum(ended), 0) AS ended"
-            " FROM minutes WHERE minute >= $since",
+            "SELECT total(published) AS published, total(done) AS done, total(failed) AS failed, total(dead) AS dead,"
+            " total(ended) AS ended FROM minutes WHERE minute >= $since",
             {"since": self.since},
         )
-        waits = self.ask.one(
-            "SELECT quantile_cont(wait, 0.95) AS wait, quantile_cont(run, 0.95) AS run, coalesce(sum(run), 0) AS busy"
-            " FROM attempts"
-        )
-        now = self.ask.one(
-            "SELECT coalesce(sum(depth), 0) AS depth, count(*) AS queues FROM"
+        row |= self.ask.one(
+            "SELECT total(depth) AS depth, count(*) AS queues FROM"
             " (SELECT arg_max(depth, minute) AS depth FROM minutes GROUP BY tenant, queue)"
         )
-        return Totals(
-            int(row["published"]), int(row["done"]), int(row["failed"]), int(row["dead"]), int(row["ended"]),
-            int(now["depth"]), now["queues"], _number(waits["busy"]) or 0.0, _number(waits["wait"]),
-            _number(waits["run"]), _share(row["failed"], row["done"]),
-        )  # fmt: skip
+        row |= self.ask.one(
+            f"SELECT wait_p95, run_p95, coalesce((SELECT number(sum(run)) FROM attempts), 0.0) AS run_seconds"
+            f" FROM {self._shares('')}"
+        )
+        return Totals(**row, failure_ratio=_share(row["failed"], row["done"]))
 
     def series(self) -> Series:
         first = self.ask.one("SELECT min(minute) AS at FROM minutes WHERE minute >= $since", {"since": self.since})[
@@ -116,8 +119,8 @@ class _Period:
         marks = list(range(begin, math.ceil(self.until.timestamp()), step)) if first else []
         self.step, self.marks = step, marks
         counts = self._by_mark(
-            "SELECT CAST(floor(epoch(minute) / $step) AS BIGINT) * $step AS mark, sum(published) AS published,"
-            " sum(done) AS done, sum(failed) AS failed, sum(dead) AS dead FROM minutes WHERE minute >= $since"
+            "SELECT CAST(floor(epoch(minute) / $step) AS BIGINT) * $step AS mark, total(published) AS published,"
+            " total(done) AS done, total(failed) AS failed, total(dead) AS dead FROM minutes WHERE minute >= $since"
             " GROUP BY mark",
             {"since": self.since, "step": step},
         )
@@ -158,16 +161,14 @@ class _Period:
 
     def queues(self, series: Series) -> list[QueueLine]:
         lines = self.ask.rows(
-            "SELECT tenant, queue, coalesce(sum(published) FILTER (minute >= $since), 0) AS came,"
-            " coalesce(sum(ended) FILTER (minute >= $since), 0) AS went,"
-            " coalesce(sum(done) FILTER (minute >= $since), 0) AS done,"
-            " coalesce(sum(failed) FILTER (minute >= $since), 0) AS failed,"
-            " coalesce(sum(dead) FILTER (minute >= $since), 0) AS dead,"
-            " arg_max({minute: minute, depth: depth, oldest: oldest}, minute) AS latest FROM minutes"
-            " GROUP BY tenant, queue ORDER BY came + went DESC, tenant, queue LIMIT $most",
+            "FROM (SELECT tenant, queue, total(if(minute >= $since, published, NULL)) AS published,"
+            " total(if(minute >= $since, ended, NULL)) AS ended, total(if(minute >= $since, done, NULL)) AS done,"
+            " total(if(minute >= $since, failed, NULL)) AS failed, total(if(minute >= $since, dead, NULL)) AS dead,"
+            " arg_max({minute: minute, depth: depth, oldest: number(oldest)}, minute) AS latest, any_value(wait_p95)"
+            f" AS wait_p95, any_value(run_p95) AS run_p95 FROM minutes LEFT JOIN {self._shares('tenant, queue')}"
+            " USING (tenant, queue) GROUP BY tenant, queue) ORDER BY published + ended DESC, tenant, queue LIMIT $most",
             {"since": self.since, "most": _MOST_LINES},
         )
-        percentiles = self._percentiles("tenant, queue")
         recent = self._grouped(
             "SELECT tenant, queue, minute, coalesce(published, 0) + coalesce(replayed, 0) AS came, ended, depth"
             " FROM minutes WHERE minute >= $since",
@@ -175,49 +176,33 @@ class _Period:
         )
         steps = self._grouped(
             "SELECT tenant, queue, CAST(floor(epoch(minute) / $step) AS BIGINT) * $step AS mark,"
-            " sum(published) AS published FROM minutes WHERE minute >= $since GROUP BY ALL",
+            " total(published) AS published FROM minutes WHERE minute >= $since GROUP BY ALL",
             {"since": self.since, "step": series.step},
         )
         found = []
         for line in lines:
-            name, latest = (line["tenant"], line["queue"]), line["latest"]
+            name, latest, done = (line["tenant"], line["queue"]), line.pop("latest"), line.pop("done")
+            minutes = [Minute(r["minute"], r["came"], r["ended"], r["depth"]) for r in recent.get(name, [])]
+            if latest["minute"] < self.until - max(WINDOWS):
+                minutes.insert(0, Minute(latest["minute"], 0, 0, latest["depth"]))
             age = (self.until - latest["minute"]).total_seconds() - 60
-            before = (
-                [Minute(latest["minute"], 0, 0, latest["depth"])]
-                if latest["minute"] < self.until - max(WINDOWS)
-                else []
-            )
-            minutes = [Minute(r["minute"], int(r["came"]), int(r["ended"]), r["depth"]) for r in recent.get(name, [])]
-            by_step = {row["mark"]: int(row["published"] or 0) for row in steps.get(name, [])}
-            share = percentiles.get(name, {})
+            by_step = {row["mark"]: row["published"] for row in steps.get(name, [])}
             found.append(
                 QueueLine(
-                    line["tenant"], line["queue"], int(line["came"]), int(line["went"]), int(line["failed"]),
-                    int(line["dead"]), _share(line["failed"], line["done"]), share.get("wait"), share.get("run"),
-                    latest["depth"], _number(latest["oldest"]) and latest["oldest"] + age if latest["depth"] else None,
-                    drain([*before, *minutes], self.until), [by_step.get(mark, 0) for mark in self.marks],
+                    **line,
+                    failure_ratio=_share(line["failed"], done),
+                    depth=latest["depth"],
+                    oldest=latest["oldest"] + age if latest["depth"] and latest["oldest"] else None,
+                    drain=drain(minutes, self.until),
+                    published_by_step=[by_step.get(mark, 0) for mark in self.marks],
                 )
-            )  # fmt: skip
+            )
         return found
 
     def _grouped(self, sql: str, parameters: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
         found: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in self.ask.rows(sql, parameters):
             found.setdefault((row["tenant"], row["queue"]), []).append(row)
-        return found
-
-    def _percentiles(self, by: str) -> dict[tuple[Any, ...], dict[str, float | None]]:
-        rows = self.ask.rows(
-            f"SELECT {by}, quantile_cont(wait, 0.95) AS wait,"  # noqa: S608 - columns that are named in this file
-            f" quantile_cont(run, [0.5, 0.95, 0.99]) AS run FROM attempts GROUP BY {by}"
-        )
-        names = by.split(", ")
-        found = {}
-        for row in rows:
-            low, high, most = row["run"] or [None] * 3
-            found[tuple(row[name] for name in names)] = {
-                "wait": _number(row["wait"]), "p50": _number(low), "run": _number(high), "p99": _number(most),
-            }  # fmt: skip
         return found
 
     def failures(self) -> list[Cluster]:
@@ -229,61 +214,36 @@ class _Period:
         return cluster(rows)[:_MOST_LINES]
 
     def tasks(self) -> list[TaskLine]:
-        percentiles = self._percentiles("tenant, queue, type")
         rows = self.ask.rows(
-            "SELECT tenant, queue, type, sum(deliveries) AS deliveries, sum(failed) AS failed, sum(dead) AS dead"
-            " FROM gold.tasks WHERE day BETWEEN $first AND $last GROUP BY tenant, queue, type",
-            self.days,
+            "SELECT t.tenant, t.queue, coalesce(t.type, '') AS type, total(deliveries) AS deliveries,"
+            " total(failed) AS failed, total(dead) AS dead, any_value(s.run_p50) AS run_p50,"
+            " any_value(s.run_p95) AS run_p95, any_value(s.run_p99) AS run_p99"
+            f" FROM gold.tasks t LEFT JOIN {self._shares('tenant, queue, type')} s ON t.tenant = s.tenant"
+            " AND t.queue = s.queue AND t.type IS NOT DISTINCT FROM s.type"
+            " WHERE day BETWEEN $first AND $last GROUP BY t.tenant, t.queue, t.type"
+            " ORDER BY coalesce(any_value(s.run_p95), 0) DESC, t.tenant, t.queue, t.type LIMIT $most",
+            self.most,
         )
-        found = []
-        for row in rows:
-            p = percentiles.get((row["tenant"], row["queue"], row["type"]), {})
-            found.append(
-                TaskLine(
-                    tenant=row["tenant"],
-                    queue=row["queue"],
-                    type=row["type"] or "",
-                    deliveries=int(row["deliveries"] or 0),
-                    failed=int(row["failed"] or 0),
-                    dead=int(row["dead"] or 0),
-                    run_p50=p.get("p50"),
-                    run_p95=p.get("run"),
-                    run_p99=p.get("p99"),
-                )
-            )
-        found.sort(key=lambda t: (-(t.run_p95 or 0.0), t.tenant, t.queue, t.type))
-        return found[:_MOST_LINES]
+        return [TaskLine(**row) for row in rows]
 
     def workers(self) -> list[WorkerLine]:
-        percentiles = self._percentiles("tenant, worker")
         rows = self.ask.rows(
-            "SELECT tenant, worker, coalesce(sum(deliveries), 0) AS deliveries, sum(done) AS done,"
-            " sum(failed) AS failed, sum(lost) AS lost, sum(run_seconds) AS run_seconds, max(last_at) AS last_at"
-            " FROM gold.workers WHERE day BETWEEN $first AND $last GROUP BY tenant, worker"
+            "SELECT tenant, worker, total(deliveries) AS deliveries, total(done) AS done, total(failed) AS failed,"
+            " total(lost) AS lost, coalesce(number(sum(run_seconds)), 0.0) AS run_seconds,"
+            " any_value(s.run_p95) AS run_p95, max(last_at) AS last_at"
+            f" FROM gold.workers LEFT JOIN {self._shares('tenant, worker')} s USING (tenant, worker)"
+            " WHERE day BETWEEN $first AND $last GROUP BY tenant, worker"
             " ORDER BY deliveries DESC, tenant, worker LIMIT $most",
-            self.days | {"most": _MOST_LINES},
+            self.most,
         )
-        return [
-            WorkerLine(
-                tenant=row["tenant"],
-                worker=row["worker"] or "",
-                deliveries=int(row["deliveries"]),
-                done=int(row["done"] or 0),
-                failed=int(row["failed"] or 0),
-                lost=int(row["lost"] or 0),
-                run_seconds=_number(row["run_seconds"]) or 0.0,
-                run_p95=percentiles.get((row["tenant"], row["worker"]), {}).get("run"),
-                last_at=row["last_at"],
-            )
-            for row in rows
-        ]
+        return [WorkerLine(**row | {"worker": row["worker"] or ""}) for row in rows]
 
     def slo(self) -> list[SloLine]:
         rows = self.ask.rows(
             "SELECT tenant, queue, objective, target, within, sum(good) AS good, sum(total) AS total,"
             " list({day: day, burn: burn} ORDER BY day) AS days FROM gold.slo WHERE day BETWEEN $first AND $last"
             " GROUP BY ALL ORDER BY tenant, queue, objective, within LIMIT $most",
-            self.days | {"most": _MOST_LINES},
+            self.most,
         )
         found = []
         for row in rows:
@@ -314,24 +274,17 @@ class _Period:
 
     def tenants(self) -> list[TenantLine]:
         rows = self.ask.rows(
-            "SELECT tenant, coalesce(sum(published), 0) AS published, sum(deliveries) AS deliveries, sum(done) AS done,"
-            " sum(dead) AS dead, sum(run_seconds) AS run_seconds, sum(payload_bytes) AS payload_bytes"
-            " FROM gold.tenant_days WHERE day BETWEEN $first AND $last GROUP BY tenant"
-            " ORDER BY published DESC, tenant LIMIT $most",
-            self.days | {"most": _MOST_LINES},
+            "SELECT tenant, total(published) AS published, total(deliveries) AS deliveries, total(done) AS done,"
+            " total(dead) AS dead, coalesce(number(sum(run_seconds)), 0.0) AS run_seconds,"
+            " total(payload_bytes) AS payload_bytes FROM gold.tenant_days WHERE day BETWEEN $first AND $last"
+            " GROUP BY tenant ORDER BY published DESC, tenant LIMIT $most",
+            self.most,
         )
-        return [
-            TenantLine(
-                tenant=row["tenant"],
-                published=int(row["published"]),
-                deliveries=int(row["deliveries"] or 0),
-                done=int(row["done"] or 0),
-                dead=int(row["dead"] or 0),
-                run_seconds=_number(row["run_seconds"]) or 0.0,
-                payload_bytes=int(row["payload_bytes"] or 0),
-            )
-            for row in rows
-        ]
+        return [TenantLine(**row) for row in rows]
+
+    def own(self, table: Table) -> OwnLine:
+        counted = f"SELECT count(*) AS rows, max(day) AS newest FROM {table.name} WHERE day BETWEEN $first AND $last"
+        return OwnLine(table=table.name, about=table.about, **self.ask.one(counted, self.days))
 
 
 def _number(value: Any) -> float | None:

@@ -43,7 +43,8 @@ def page(insights: Insights) -> str:
     period = f"{insights.since:%d %b %Y} to {insights.until:%d %b %Y %H:%M} UTC"
     sections = (
         [_cards(insights), _traffic(insights), _waits(insights), _depth(insights), _queues(insights),
-         _failures(insights), _slo(insights), _week(insights), _tasks(insights), _workers(insights), _tenants(insights)]
+         _failures(insights), _slo(insights), _week(insights), _tasks(insights), _workers(insights), _tenants(insights),
+         _own(insights)]
         if not insights.empty or insights.failures or insights.tenants
         else ['<p class="none">The lake is empty. Run <code>tampu pipeline run --once</code>, then ask again.</p>']
     )  # fmt: skip
@@ -325,3 +326,12 @@ def _tenants(insights: Insights) -> str:
     ]  # fmt: skip
     names = ["tenant", "in", "deliveries", "done", "dead", "busy", "payloads"]
     return _section("Tenants", "What each used.", table(names, rows, right=names[1:], caption="Tenants, by messages"))
+
+
+def _own(insights: Insights) -> str:
+    if not insights.own:
+        return ""
+    names = ["table", "about", "rows", "newest day"]
+    rows = [[f"<b>{escape(o.table)}</b>", escape(o.about), f"{o.rows:,}", str(o.newest or "-")] for o in insights.own]
+    about = "Built with the others; ask them with tampu sql."
+    return _section("Your own tables", about, table(names, rows, right=names[2:], caption="Your own tables"))

@@ -35,6 +35,7 @@ def show(out: Output, found: Insights) -> None:
     _workers(out, found)
     _slo(out, found)
     _week(out, found)
+    _own(out, found)
 
 
 def _headline(out: Output, found: Insights) -> None:
@@ -168,3 +169,10 @@ def _week(out: Output, found: Insights) -> None:
         f"{seconds(busiest.run_seconds)} of work: {busiest.workers:,} "
         f"worker{'' if busiest.workers == 1 else 's'} at {AT_USE:.0%} use"
     )
+
+
+def _own(out: Output, found: Insights) -> None:
+    rows = [[text(o.table, "bold"), text(o.about), count(o.rows), text(str(o.newest or "-"))] for o in found.own]
+    names = ["table", "about", "rows", "newest day"]
+    if rows:
+        out.show(output.table(names, rows, fold=("about",), right=names[2:3], title="\nYour own tables"))
