@@ -27,16 +27,24 @@ class Clock:
         return self.at
 
 
-def fill(path: Path, transitions: int, *, start: int = _START, span: int = _DAY, seed: int = 1) -> int:
-    """Publish, claim and settle messages in batches, by several workers, spread over a day; one in fifty fails and is
-    retried. Returns the number of transitions in the journal."""
+def fill(
+    path: Path,
+    transitions: int,
+    *,
+    start: int = _START,
+    span: int = _DAY,
+    shares: tuple[int, int] = (3, 1),
+    seed: int = 1,
+) -> int:
+    """Publish, claim and settle messages of two tenants, who have these shares of them, in batches, by several workers,
+    spread over a day; one in fifty fails and is retried. Returns the number of transitions in the journal."""
     chance, clock = random.Random(seed), Clock(start)
     step = max(1, span * 3 * BATCH // max(transitions, 1) // 4)
     url = f"sqlite:///{path}?durability=process"
     queues = [tampu.open(url, tenant=tenant, maintenance=False, clock=clock) for tenant in ("default", "acme")]
     end = before = queues[0].journal(limit=1).latest["0"]
     while end - before < transitions:
-        store, name = chance.choices(queues, (3, 1))[0], chance.choice(_QUEUES)
+        store, name = chance.choices(queues, shares)[0], chance.choice(_QUEUES)
         store.publish_many(name, [tampu.NewMessage(PAYLOAD, type=f"{name}.run")] * BATCH)
         leases = []
         for worker in range(4):

@@ -1,14 +1,17 @@
-"""The pipeline: journal → bronze in one large batch, and whole runs over growing journals, small ones after them."""
+"""The pipeline: journal → bronze in one large batch, whole runs over growing journals with small ones after them, one
+tenant that has nearly everything, and how soon gold shows what was committed."""
 
 from __future__ import annotations
 
 import statistics
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import tampu
 import tampu.spark
-from bench.measure import Row, folder
+from bench.measure import PAYLOAD, Row, folder
 from bench.spark.journals import HOUR, NEXT_DAY, fill, peak_mib, processor_seconds
 from tampu.lake import bronze, jobs
 from tampu.lake.run import Pipeline
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 LITTLE = 3_000
+BATCHES = 40
+BETWEEN = 4.0
+"""Seconds between two commits that gold is to show."""
+EVERY = 2.0
+"""Seconds between two runs, as `tampu pipeline run` has it."""
 LAYERS = ("bronze.events", "bronze.messages", "silver", "gold")
 
 
@@ -82,19 +90,34 @@ def _layers(reports: list[RunReport]) -> dict[str, float]:
     }
 
 
+def _noted(spark: SparkSession, pipeline: Pipeline) -> tuple[list[RunReport], str]:
+    """One run, and what it cost."""
+    spark.sparkContext.setJobGroup("bench", "one run")
+    known = set(spark.sparkContext.statusTracker().getJobIdsForGroup("bench"))
+    cpu = processor_seconds()
+    reports = pipeline.run(lambda: spark)
+    cpu = processor_seconds() - cpu
+    tracker = spark.sparkContext.statusTracker()
+    jobs_of_it = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup("bench")) - known]
+    stages = sum(len(job.stageIds) for job in jobs_of_it if job is not None)
+    layers = ", ".join(f"{layer} {seconds:.1f} s" for layer, seconds in _layers(reports).items())
+    return reports, f"{layers}; {cpu:.0f} s of processor, {len(jobs_of_it)} jobs, {stages} stages"
+
+
 def cold_and_warm(size: int) -> list[Row]:
     """A small run with the start of its session, and the same again in it."""
     rows: list[Row] = []
-    began, cpu = time.perf_counter(), processor_seconds()
-    spark = tampu.spark.session("local[2]", name="bench")
-    for which in ("cold, with the session's start", "warm, the second", "warm, the third"):
-        with folder() as place:
-            end = fill(place / "jobs.db", size)
-            began, cpu = (began, cpu) if not rows else (time.perf_counter(), processor_seconds())
-            (report,) = Pipeline(str(place / "jobs.db"), Lake(place / "jobs.lake")).run(lambda: spark)
-            note = ", ".join(f"{layer} {seconds:.1f} s" for layer, seconds in _layers([report]).items())
-            note = f"{note}; {processor_seconds() - cpu:.0f} s of processor"
-            rows.append(Row(f"{end:,}, {which}", time.perf_counter() - began, "s", "30" if not rows else "8", note))
+    with folder() as place:
+        for turn in range(4):
+            fill(place / f"{turn}.db", size)
+        began = time.perf_counter()
+        spark = tampu.spark.session("local[2]", name="bench")
+        for turn in range(4):
+            began = time.perf_counter() if turn else began
+            reports, note = _noted(spark, Pipeline(str(place / f"{turn}.db"), Lake(place / f"{turn}.lake")))
+            took = time.perf_counter() - began
+            which = f"warm, run {turn + 1}" if turn else "cold, with the session's start"
+            rows.append(Row(f"{reports[0].transitions:,}, {which}", took, "s", "8" if turn else "30", note))
     return rows
 
 
@@ -105,18 +128,13 @@ def whole_runs(spark: SparkSession, sizes: list[int]) -> list[Row]:
             store = place / "jobs.db"
             end = fill(store, size)
             pipeline = Pipeline(str(store), Lake(place / "jobs.lake"), most=2 * size)
-            cpu = processor_seconds()
-            reports = pipeline.run(lambda: spark)
-            cpu, took = processor_seconds() - cpu, _layers(reports)
-            total = sum(report.took for report in reports)
-            note = ", ".join(f"{layer} {seconds:.1f} s" for layer, seconds in took.items())
+            reports, note = _noted(spark, pipeline)
             memory = ", ".join(f"{kind} {mib:,.0f} MiB" for kind, mib in peak_mib().items())
-            rows.append(Row(f"whole run over {end:,}", total, "s", "linear", f"{note}; {cpu:.0f} s of processor"))
-            rows.append(Row(f"gold over {end:,}", end / took["gold"], "transitions/s", "linear", memory))
+            took = sum(report.took for report in reports)
+            rows.append(Row(f"whole run over {end:,}", took, "s", "linear", f"{note}; {memory}"))
             fill(store, LITTLE, start=NEXT_DAY, span=HOUR)
-            (report,) = pipeline.run(lambda: spark)
-            note = ", ".join(f"{layer} {seconds:.1f} s" for layer, seconds in _layers([report]).items())
-            rows.append(Row(f"{report.transitions:,} more after {end:,}", report.took, "s", "a few", note))
+            (report,), note = _noted(spark, pipeline)
+            rows.append(Row(f"{report.transitions:,} more after {end:,}", report.took, "s", "8", note))
             began = time.perf_counter()
             pipeline.run(lambda: spark)
             if size == sizes[-1]:
@@ -124,13 +142,83 @@ def whole_runs(spark: SparkSession, sizes: list[int]) -> list[Row]:
     return rows
 
 
+def one_tenant(spark: SparkSession, size: int) -> list[Row]:
+    """Nine of ten transitions are one tenant's, of one day: how they are divided among tasks."""
+    with folder() as place:
+        end = fill(place / "jobs.db", size, shares=(9, 1))
+        first = _last_stage(spark)
+        reports, note = _noted(spark, Pipeline(str(place / "jobs.db"), Lake(place / "jobs.lake"), most=2 * size))
+        tasks, most, memory = _largest_task(spark, first)
+    rows = [Row(f"nine of ten of {end:,} are one tenant's", sum(report.took for report in reports), "s", "", note)]
+    return [*rows, Row("rows that its largest task read", most, f"of {tasks} tasks", "", f"peak {memory:,.0f} MiB")]
+
+
+def _last_stage(spark: SparkSession) -> int:
+    found = _stages(spark)
+    return max((stage.stageId() for stage in found), default=-1)
+
+
+def _stages(spark: SparkSession) -> list[Any]:
+    context: Any = spark.sparkContext
+    no_quantiles = context._gateway.new_array(context._jvm.double, 0)
+    no_states = context._jvm.java.util.ArrayList()
+    listed = context._jsc.sc().statusStore().stageList(None, False, False, no_quantiles, no_states)
+    return [listed.apply(at) for at in range(listed.size())]
+
+
+def _largest_task(spark: SparkSession, after: int) -> tuple[int, float, float]:
+    """Of the stage with the largest shuffled task, how many tasks; of that task, its rows and peak memory."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    best = (0, 0.0, 0.0)
+    for stage in _stages(spark):
+        if stage.stageId() <= after or not stage.shuffleReadRecords():
+            continue
+        tasks = store.taskList(stage.stageId(), stage.attemptId(), 10_000)
+        for at in range(tasks.size()):
+            told = tasks.apply(at).taskMetrics()
+            rows = float(told.get().shuffleReadMetrics().recordsRead()) if told.isDefined() else 0.0
+            if rows > best[1]:
+                best = (stage.numTasks(), rows, told.get().peakExecutionMemory() / (1 << 20))
+    return best
+
+
+def followed(spark: SparkSession) -> list[Row]:
+    """A batch of three hundred transitions every few seconds; for each, the time from its commit until gold has it."""
+    with folder() as place:
+        url = str(place / "jobs.db")
+        committed: list[tuple[int, float]] = []
+
+        def work() -> None:
+            with tampu.open(url, maintenance=False) as queue:
+                for _ in range(BATCHES):
+                    queue.publish_many("emails", [tampu.NewMessage(PAYLOAD, type="emails.run")] * 100)
+                    queue.settle([tampu.Ack(lease) for lease in queue.claim("emails", limit=100, worker="w1")])
+                    committed.append((queue.journal(limit=1).latest["0"], time.perf_counter()))
+                    time.sleep(BETWEEN)
+
+        pipeline = Pipeline(url, Lake(place / "jobs.lake"))
+        worker = threading.Thread(target=work)
+        worker.start()
+        waited: list[float] = []
+        while len(waited) < BATCHES:
+            time.sleep(EVERY)
+            reached = pipeline.run(lambda: spark)[-1].to_position["0"]
+            shown = time.perf_counter()
+            waited += [shown - at for offset, at in committed[len(waited) :] if offset <= reached]
+        worker.join()
+    waited = sorted(waited[2:])  # the first meet a session that is not warm
+    p50, p99 = waited[len(waited) // 2], waited[int(len(waited) * 0.99)]
+    return [Row("a commit is in gold after, p50", p50, "s", "10"), Row("the same, p99", p99, "s", "10")]
+
+
 def run(quick: bool, engine: str) -> list[Row]:  # noqa: ARG001 - the pipeline's own work is the same on each
     rows = cold_and_warm(30_000)
     spark = tampu.spark.session("local[2]", name="bench")
     try:
+        rows += followed(spark)
         with folder() as place:
             rows += to_bronze(spark, place, 300_000 if quick else 3_000_000)
-        sizes = [30_000, 100_000, 300_000]
-        return rows + whole_runs(spark, sizes if quick else [*sizes, 1_000_000, 3_000_000, 10_000_000])
+        rows += whole_runs(spark, [30_000, 300_000] if quick else [30_000, 1_000_000, 10_000_000])
+        return rows + one_tenant(spark, 300_000 if quick else 10_000_000)
     finally:
         spark.stop()

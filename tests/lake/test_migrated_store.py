@@ -48,26 +48,9 @@ def harness(tmp_path: Path) -> Harness:
     return found
 
 
-def test_a_lake_that_begins_after_a_move_has_what_came(harness: Harness, tmp_path: Path) -> None:
-    harness.move()
-    rig = Rig(harness.new, str(tmp_path / "lake"))
-    rig.run()
-    told = {row[0]: row[1:] for row in rig.rows("bronze.messages", "id", "state", "reason", "payload")}
-    assert told == {
-        harness.ids["done"]: ("done", None, b"0"),
-        harness.ids["dead"]: ("dead", "bad", b"1"),
-        harness.ids["buried"]: ("dead", "worse", b"2"),
-    }
-    assert {row[0] for row in rig.rows("silver.messages", "id")} == set(told)
-    assert {row[0] for row in rig.rows("gold.queue_minutes", "depth")} == {2}
-    harness.go_on()
-    rig.run()
-    (attempt,) = rig.rows("silver.attempts", "id", "wait")
-    assert attempt == (harness.ids["ready"], 120.0)
-    assert harness.ids["dead"] not in {row[0] for row in rig.rows("silver.messages", "id")}, "it was replayed"
-
-
-def test_a_lake_that_goes_on_after_a_move_has_every_end_once(harness: Harness, tmp_path: Path) -> None:
+def test_a_lake_that_begins_after_a_move_has_what_came_and_one_that_goes_on_has_every_end_once(
+    harness: Harness, tmp_path: Path
+) -> None:
     rig = Rig(harness.old, str(tmp_path / "lake"))
     rig.run()
     before = [rig.rows(name) for name in ("bronze.messages", "silver.messages", "silver.attempts")]
@@ -75,15 +58,26 @@ def test_a_lake_that_goes_on_after_a_move_has_every_end_once(harness: Harness, t
     rig.url = harness.new
     rig.run()
     assert [rig.rows(name) for name in ("bronze.messages", "silver.messages", "silver.attempts")] == before
+
+    begun = Rig(harness.new, str(tmp_path / "begun"))
+    begun.run(name="begun")
+    told = {row[0]: row[1:] for row in begun.rows("bronze.messages", "id", "state", "reason", "payload")}
+    assert told == {
+        harness.ids["done"]: ("done", None, b"0"),
+        harness.ids["dead"]: ("dead", "bad", b"1"),
+        harness.ids["buried"]: ("dead", "worse", b"2"),
+    }
+    assert {row[0] for row in begun.rows("silver.messages", "id")} == set(told)
+    assert {row[0] for row in begun.rows("gold.queue_minutes", "depth")} == {2}
+
     harness.go_on()
     rig.run()
-    assert {row[0] for row in rig.rows("silver.messages", "id")} == {
-        harness.ids[name] for name in ("done", "buried", "ready")
-    }
+    begun.run(name="begun")
+    ended = {harness.ids[name] for name in ("done", "buried", "ready")}
+    for lake in (rig, begun):
+        assert {row[0] for row in lake.rows("silver.messages", "id")} == ended, "the dead one was replayed"
     waits = dict(rig.rows("silver.attempts", "id", "wait"))
-    assert waits[harness.ids["ready"]] == 180.0, "it had been ready in the old house"
-    whole = Rig(harness.new, str(tmp_path / "whole"))
-    whole.run(name="whole")
-    assert (
-        rig.rows("gold.queue_minutes", "minute", "depth")[-1] == whole.rows("gold.queue_minutes", "minute", "depth")[-1]
-    )
+    assert waits[harness.ids["ready"]] == 180.0, "it had been ready in the old store"
+    assert begun.rows("silver.attempts", "id", "wait") == [(harness.ids["ready"], 120.0)]
+    depths = [lake.rows("gold.queue_minutes", "minute", "depth")[-1] for lake in (rig, begun)]
+    assert depths[0] == depths[1]

@@ -20,7 +20,7 @@ from tampu.spark.runtime import java
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".pytest_cache" / "java"
 _FILE = "TAMPU_TEST_JAVA_CLASSES"
-_PLAIN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_PLAIN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
 def options() -> str:

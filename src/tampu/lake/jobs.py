@@ -34,6 +34,8 @@ _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.files.minPartitionNum": "1",  # small files are read by one task together
+    "spark.sql.ui.explainMode": "simple",
 }
 _told = from_json(tuple[str, DataFile]).decode
 
@@ -66,12 +68,11 @@ def kept(frame: DataFrame) -> DataFrame:
 def write(outputs: Mapping[str, Rows], targets: Mapping[str, Target], tag: str) -> dict[str, list[DataFile]]:
     """Data files of these tables, which count for nothing yet. One job."""
     found: dict[str, list[DataFile]] = {name: [] for name in outputs}
-    parts = []
-    for name, (frame, made) in outputs.items():
-        columns = frame.columns if made is not None else targets[name].schema.names
-        rows = frame.select(*[f"`{column}`" for column in columns])
-        parts.append(rows.mapInArrow(_writer(name, targets[name], tag, made), "told string"))
-    for row in functools.reduce(lambda one, other: one.union(other), parts).collect():
+    written = [
+        frame.mapInArrow(_writer(name, targets[name], tag, made), "told string")
+        for name, (frame, made) in outputs.items()
+    ]
+    for row in functools.reduce(lambda one, other: one.union(other), written).collect():
         name, file = _told(row[0])
         found[name].append(file)
     return found

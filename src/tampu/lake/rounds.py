@@ -200,8 +200,8 @@ class Round:
         bodies = self.frame(MESSAGES, after=have, upto=target)
         old = self.frame(CARRIED)
         if not any(have.values()):
-            # Days that were let go are carried only, the rest is new.
-            old = old.join(new.select("partition", "offset"), ["partition", "offset"], "left_anti")
+            if self.table(CARRIED).rows():  # days that were let go are carried only, the rest is new
+                old = old.join(new.select("partition", "offset"), ["partition", "offset"], "left_anti")
         elif self.verbs(have) & {"replay", "adopt"}:
             back = new.where(f"verb = 'replay' OR (verb = 'adopt' AND state IN ({ENDS}))").select("tenant", "id")
             earlier = self.frame(EVENTS, after={}, upto=have).join(back.distinct(), ["tenant", "id"], "left_semi")

@@ -43,7 +43,7 @@ def run(
     session: Session,
     lake: LakePath = None,
     once: Annotated[bool, typer.Option("--once", help="Update the lake once and exit")] = False,
-    every: Annotated[str, typer.Option("--every", metavar="TIME", help="Interval between updates")] = "30s",
+    every: Annotated[str, typer.Option("--every", metavar="TIME", help="Interval between updates")] = "2s",
     name: Name = "main",
     master: Master = None,
     remote: Remote = None,
