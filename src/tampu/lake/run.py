@@ -106,7 +106,7 @@ class Pipeline:
             return False
         # One that failed in this process is tried again with the next news: its function is the same until then.
         own = [table for table in self._own if table.name not in self._failed]
-        return not events.files() or not own_tables.behind(self.lake, own, self.reader, latest)
+        return not own_tables.behind(self.lake, own, self.reader, latest) or not events.files()
 
     def _nothing(self, began: datetime, at: Position) -> RunReport:
         return RunReport(run=0, reader=self.reader, started=began, finished=_now(), from_position=at, to_position=at)
