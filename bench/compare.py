@@ -137,6 +137,7 @@ def _measure(tree: Path, engine: str, place: Place, part: int) -> Found:
     for batch, count in _COUNTS.items():
         verbs = _side(tree, "calls", place(), str(batch), str(count // part))
         found |= {f"{verb}, batch {batch}": times for verb, times in verbs.items()}
+    found |= _side(tree, "options", place(), str(_COUNTS[1] // part))
     return found | {"a task of a worker": _side(tree, "worker", place(), str(_TASKS // part))["task"]}
 
 

@@ -59,6 +59,27 @@ def calls(url: str, batch: int, count: int, token: str | None = None) -> dict[st
     return {verb: [spent / count * 1e6 for spent in times] for verb, times in found.items()}
 
 
+def options(url: str, count: int) -> dict[str, list[float]]:
+    """Publishes with a group and with a key, claims and nacks of the first, and look-ups, one by one."""
+
+    def work(store: Any, count: int) -> Clock:
+        clock = Clock()
+        for number in range(count):
+            made = clock(
+                "grouped publish", lambda number=number: store.publish("bench", PAYLOAD, group=f"g{number % 9}")
+            )
+            clock("keyed publish", lambda number=number: store.publish("keyed", PAYLOAD, key=f"k{number % 500}"))
+            clock("get", partial(store.get, made.id))
+            (lease,) = clock("claim of a group", lambda: store.claim("bench"))
+            clock("nack", partial(store.nack, lease, "later", delay=3600))
+        return clock
+
+    with _open(url, None) as store:
+        work(store, WARM_UP)
+        found = work(store, count).seconds
+    return {verb: [spent / count * 1e6 for spent in times] for verb, times in found.items()}
+
+
 def worker(url: str, count: int) -> dict[str, list[float]]:
     """A worker carries out ``count`` tasks that do nothing, published by the same process."""
     with tampu.App(url) as app:
@@ -87,5 +108,5 @@ if __name__ == "__main__":
     if what == "calls":
         found = calls(url, int(rest[0]), int(rest[1]), rest[2] if len(rest) > 2 else None)
     else:
-        found = worker(url, int(rest[0]))
+        found = (options if what == "options" else worker)(url, int(rest[0]))
     print(json.dumps(found))
