@@ -48,7 +48,7 @@ class Statement:
     def written(self, values: Sequence[Any], quote: Quote) -> Iterator[bytes]:
         """The statement with its values; several statements if there are many rows."""
         used = [values[n] for part in self._parts for n in part.numbers]
-        sizes = {len(value) for value in used if isinstance(value, Ints | Blobs)}
+        sizes = {len(value) for value in used if isinstance(value, Column)}
         if not sizes:
             yield b"".join([part.written(values, quote) for part in self._parts])
             return
@@ -61,7 +61,7 @@ class Statement:
 
 
 def _some(value: Any, start: int, end: int) -> Any:
-    if not isinstance(value, Ints | Blobs):
+    if not isinstance(value, Column):
         return value
     kind: Any = type(value)
     return kind(value[start:end])
@@ -101,7 +101,7 @@ class _Value:
 
     def written(self, values: Sequence[Any], quote: Quote) -> bytes:
         value = values[self.numbers[0]]
-        if isinstance(value, Ints | Blobs):
+        if isinstance(value, Column):
             return b",".join(_column(value, quote))
         return literal(value, quote)
 
@@ -126,7 +126,7 @@ class _Rows:
         columns = []
         for number, text in zip(self.numbers, self._parts[2::2], strict=True):
             value = values[number]
-            if isinstance(value, Ints | Blobs):
+            if isinstance(value, Column):
                 columns.append(_column(value, quote))
                 pattern.append(b"%b")
             else:

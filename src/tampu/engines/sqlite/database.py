@@ -21,6 +21,7 @@ from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.named_statements import load
 
 Rows = list[Any]
+Column = Ints | Blobs
 _BYTES = "bytes_of"
 """The name of a result column that is encoded."""
 
@@ -59,7 +60,7 @@ class Statement:
         values: list[Any] = []
         columns: list[int] = []
         for n, value in enumerate(given[: self._width]):
-            if isinstance(value, Ints | Blobs):
+            if isinstance(value, Column):
                 if n in self._lists:
                     values.append(as_json(value))  # type: ignore[arg-type]  # a list of numbers has no None
                     continue
