@@ -16,6 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 import tampu
+from tampu.client.async_http import AsyncHttp
+from tampu.client.failures import NotTrusted
+from tampu.client.request import Request
 from tests.servers.certificates import self_signed
 from tests.servers.http import Server
 
@@ -122,3 +125,13 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_with_a_hint(harness: t
     with pytest.raises(tampu.Unavailable, match=r"(?i)certificate") as refused:
         asyncio.run(task())
     assert "SSL_CERT_FILE" in str(refused.value.hint)
+
+    async def request() -> None:  # a store is opened without tasks
+        http = AsyncHttp(proxy.url, {})
+        try:
+            await http.send(Request("GET", "/health", bytes))
+        finally:
+            await http.close()
+
+    with pytest.raises(NotTrusted):
+        asyncio.run(request())

@@ -173,8 +173,8 @@ class FakeTransport(asyncio.Transport):
     abort = close
 
 
-async def opened(app: Any, **settings: Any) -> tuple[Any, FakeTransport]:
-    """A protocol whose handshake is over."""
+async def opened(app: Any, *, wait: bool = True, **settings: Any) -> tuple[Any, FakeTransport]:
+    """A protocol whose handshake is over, or with ``wait=False`` has begun."""
     given = ServerSettings.model_validate({"url": "memory://", **settings})
     kind = stream_protocol.stream_protocol_for(given)
     config = uvicorn.Config(app, ws=kind, ws_max_size=given.max_frame, ws_per_message_deflate=False, log_config=None)
@@ -183,7 +183,7 @@ async def opened(app: Any, **settings: Any) -> tuple[Any, FakeTransport]:
     transport = FakeTransport()
     protocol.connection_made(transport)
     protocol.data_received(upgrade("http://localhost"))
-    while not protocol.handshake_complete:
+    while wait and not protocol.handshake_complete:
         await asyncio.sleep(0)
     return protocol, transport
 
@@ -257,6 +257,22 @@ def test_a_stream_that_was_not_admitted_has_no_frames(start: Start) -> None:
         while more := plain.recv(4096):
             answer += more
         assert b"401" in answer
+
+
+def test_frames_before_the_answer_to_the_handshake_end_the_connection() -> None:
+    async def silent(_scope: Any, _receive: Any, _send: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        protocol, transport = await opened(silent, wait=False)
+        await asyncio.sleep(0)
+        protocol.data_received(frame(PONG) * 1000)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert transport.is_closing()
+        protocol.connection_lost(None)
+
+    asyncio.run(work())
 
 
 def test_pings_are_counted_in_the_time_that_a_frame_has() -> None:

@@ -17,6 +17,7 @@ from tampu.broker.core import StepRunner
 from tampu.broker.settings import Settings, resolve
 from tampu.broker.store import AllVerbs, Store
 from tampu.broker.streams.stream import Stream, StreamRequest
+from tampu.client import failures
 from tampu.client.admin import RemoteAdmin
 from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
@@ -108,7 +109,8 @@ class RemoteCore(StepRunner):
             try:
                 status, body = self._sync.open(step)
                 if status >= 300:
-                    raise from_answer(status, body.read())
+                    with io.BufferedReader(body) as problem:
+                        raise from_answer(status, problem.read(failures.MAX_ANSWER))
                 return body
             except (NotSent, Broken, Unavailable) as error:
                 self._ended.wait(self._pause_before_retry(step, error, tries))

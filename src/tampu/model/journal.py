@@ -18,10 +18,6 @@ def lease_end(until_us: int) -> str:
     return f"lease_until={until_us}"
 
 
-LEASE_END = r"^lease_until=(?P<until>\d{1,18})$"
-"""The pattern of `lease_end`."""
-
-
 class Transition(msgspec.Struct, frozen=True):
     offset: int
     at_us: int

@@ -13,7 +13,6 @@ from tampu.server.routes.common import CurrentRequest, QueueName, respond
 from tampu.wire import bodies
 
 router = APIRouter(prefix="/v1", tags=["messages"])
-_STORE = (404, 409, 422, 507)
 
 
 def _header(name: str, text: str) -> dict[str, Any]:
