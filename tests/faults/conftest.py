@@ -1,24 +1,19 @@
 """What the fault tests share: how long they run, and places for logs and for many small files."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.memory import in_memory
+
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Path]:
     """A folder in memory where there is one: thousands of images are opened, and what is lost is simulated anyway."""
-    memory = Path("/dev/shm")
-    if not memory.is_dir() or not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(prefix="tampu-faults-", dir=memory))
-    yield folder
-    shutil.rmtree(folder)
+    with in_memory(tmp_path) as folder:
+        yield folder
 
 
 @pytest.fixture
