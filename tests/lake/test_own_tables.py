@@ -172,6 +172,9 @@ def test_users_tables_are_built_with_ours_and_one_that_fails_stops_only_itself(
     # A new version is not up to date although there is nothing new; a backfill brings it too. Columns may only grow.
     latest = mended["to_position"]
     assert own_tables.behind(rig.lake, [ends_per_day], "lake:main", latest) == ["shop.ends_per_day"]
+    with pytest.raises(Died):
+        rig.run(die="computed", tables=[ends_per_day])
+    assert own_tables.behind(rig.lake, [ends_per_day], "lake:main", latest) == ["shop.ends_per_day"], "not yet"
     other = table("shop.typing", key=("tenant", "day"))(lambda silver_messages: silver_messages.select("day", "tenant"))
     newer = rig.pipeline(tables=[ends_per_day, other]).backfill(rig.session, [date(2020, 1, 1)])
     assert newer.rows["shop.ends_per_day"] == len(same(command))

@@ -65,7 +65,8 @@ def erase(lake: Lake, tenant: str, ids: Collection[str]) -> Erasure:
     wanted = pa.array(sorted(set(ids)), pa.string())
     if _hits(state.table(lake, state.CARRIED), tenant, wanted):
         raise InvalidState("some of the messages have not ended", field="ids", hint="cancel them, and run the pipeline")
-    tables = [table for table in maintenance.tables(lake) if table.spec.name not in lake.own_tables()]
+    own = lake.own_tables()
+    tables = [table for table in maintenance.tables(lake) if table.spec.name not in own]
     found = {t.spec.name: hits for t in tables if "id" in t.spec.schema.names and (hits := _hits(t, tenant, wanted))}
     if not found:
         raise NotFound("the lake has none of these messages", field="ids", hint="tampu sql finds them")
@@ -77,7 +78,7 @@ def erase(lake: Lake, tenant: str, ids: Collection[str]) -> Erasure:
         for table in tables
         if table.spec.name in found
     ]
-    days = sorted({file.day for files in found.values() for file in files if file.day} if lake.own_names() else ())
+    days = sorted({file.day for files in found.values() for file in files if file.day} if own else ())
     return Erasure(tenant, wanted.to_pylist(), datetime.now(UTC), [one for one in done if one.files], days)
 
 

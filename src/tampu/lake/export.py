@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import csv
+import io
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 from uuid import uuid4
 
 import msgspec
@@ -20,6 +20,7 @@ from tampu.model.errors import InvalidMessage, InvalidState
 
 _ROWS = 20_000
 FORMATS = ("parquet", "csv", "json", "jsonl")
+Batches = Iterator[pa.RecordBatch]
 
 
 def query_of(lake: Lake, what: str, where: str | None = None) -> str:
@@ -58,10 +59,20 @@ def export(
     query = query_of(lake, what, where)
     with lake.ask(tenant=tenant) as questions:
         schema, batches = _batches(questions, checked(questions.connection, query))
+        count = 0
+
+        def counted() -> Batches:
+            nonlocal count
+            for batch in batches:
+                yield batch
+                count += batch.num_rows
+                if advance is not None:
+                    advance(batch.num_rows)
+
         part = target.with_name(f".{target.name}.{uuid4().hex[:12]}.part")
         try:
             with part.open("xb") as file:
-                count = _write(_SINKS[kind], file, schema, batches, advance)
+                _WRITERS[kind](file, schema, counted())
                 file.flush()
                 os.fsync(file.fileno())
             _check_free(target, force=force)
@@ -78,7 +89,7 @@ def _check_free(target: Path, *, force: bool) -> None:
         raise InvalidMessage(f"there is no folder {target.parent}", field="to", hint="make it first")
 
 
-def _batches(questions: Questions, query: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _batches(questions: Questions, query: str) -> tuple[pa.Schema, Batches]:
     import duckdb
 
     try:
@@ -86,7 +97,7 @@ def _batches(questions: Questions, query: str) -> tuple[pa.Schema, Iterator[pa.R
     except duckdb.Error as error:
         raise as_error(error) from None
 
-    def read() -> Iterator[pa.RecordBatch]:
+    def read() -> Batches:
         try:
             yield from reader
         except (duckdb.Error, OSError, pa.ArrowException) as error:
@@ -95,93 +106,45 @@ def _batches(questions: Questions, query: str) -> tuple[pa.Schema, Iterator[pa.R
     return reader.schema, read()
 
 
-class _Sink(Protocol):
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None: ...
-    def write(self, batch: pa.RecordBatch) -> None: ...
-    def close(self) -> None: ...
+def _parquet(file: IO[bytes], schema: pa.Schema, batches: Batches) -> None:
+    import pyarrow.parquet as pq
 
-
-def _write(
-    sink: type[_Sink],
-    file: IO[bytes],
-    schema: pa.Schema,
-    batches: Iterator[pa.RecordBatch],
-    advance: Callable[[int], None] | None,
-) -> int:
-    count = 0
-    with contextlib.closing(sink(file, schema)) as out:
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches:
-            out.write(batch)
-            count += batch.num_rows
-            if advance is not None:
-                advance(batch.num_rows)
-    return count
+            writer.write_batch(batch)
 
 
-class _Parquet:
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        import pyarrow.parquet as pq
-
-        self._writer: pq.ParquetWriter = pq.ParquetWriter(file, schema, compression="zstd")
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Csv:
+def _csv(file: IO[bytes], schema: pa.Schema, batches: Batches) -> None:
     """Texts as they are, times in ISO 8601, lists and maps as JSON, null as nothing."""
-
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        import io
-
-        self._text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        self._writer = csv.writer(self._text, lineterminator="\n")
-        self._writer.writerow(schema.names)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.writerows([_cell(value) for value in row] for row in rows_of(batch))
-
-    def close(self) -> None:
-        self._text.detach()
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(schema.names)
+    for batch in batches:
+        writer.writerows([cell(value) for value in row] for row in rows_of(batch))
+    text.detach()
 
 
-def _cell(value: Any) -> Any:
-    found = plain(value)
-    return _json(found).decode() if isinstance(found, dict | list) else found
-
-
-class _Lines:
-    """One JSON object per line."""
-
-    first, between, last = b"", b"\n", b"\n"
-
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        self._file, self._names, self._begun = file, schema.names, False
-
-    def write(self, batch: pa.RecordBatch) -> None:
+def _objects(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+    for batch in batches:
         for row in rows_of(batch):
-            self._file.write(self.between if self._begun else self.first)
-            self._file.write(_json(dict(zip(self._names, map(plain, row), strict=True))))
-            self._begun = True
-
-    def close(self) -> None:
-        if self._begun:
-            self._file.write(self.last)
+            yield _json(dict(zip(schema.names, map(plain, row), strict=True)))
 
 
-class _Json(_Lines):
+def _lines(file: IO[bytes], schema: pa.Schema, batches: Batches) -> None:
+    """One JSON object per line."""
+    file.writelines(text + b"\n" for text in _objects(schema, batches))
+
+
+def _list(file: IO[bytes], schema: pa.Schema, batches: Batches) -> None:
     """One JSON list of objects."""
+    before = b"[\n"
+    for text in _objects(schema, batches):
+        file.write(before + text)
+        before = b",\n"
+    file.write(b"\n]\n" if before == b",\n" else b"[]\n")
 
-    first, between, last = b"[\n", b",\n", b"\n]\n"
 
-    def close(self) -> None:
-        self._file.write(self.last if self._begun else b"[]\n")
-
-
-_SINKS: dict[str, type[_Sink]] = {"parquet": _Parquet, "csv": _Csv, "json": _Json, "jsonl": _Lines}
+_WRITERS = {"parquet": _parquet, "csv": _csv, "json": _list, "jsonl": _lines}
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Sequence[Any]]:
@@ -191,6 +154,12 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Sequence[Any]]:
         for column in batch.columns
     ]
     return zip(*columns, strict=True)
+
+
+def cell(value: Any) -> Any:
+    """A value for a CSV file."""
+    found = plain(value)
+    return _json(found).decode() if isinstance(found, dict | list) else found
 
 
 def _json(value: Any) -> bytes:

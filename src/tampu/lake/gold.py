@@ -148,6 +148,9 @@ def compute(
             )
         work.table(name).commit(new, work.mark(target), drop=lambda known: [file for file in known if covered(file)])
         work.done(name, new, began)
+    for table in tables:
+        if table.name not in GOLD and table.name in work.here.tables:
+            own_tables.note_version(work.here, table)
 
 
 def inputs(work: Round, table: Table) -> dict[str, str]:

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 
 from tampu.lake import lineage
+from tampu.lake.snapshots import VERSION
 from tampu.lake.state import EVENTS, READER, STORE, State
 from tampu.lake.storage import EXPECT, KEY, OWN, Lake
 from tampu.lake.tables.schema import NAME, OURS, PARTITION_BY, Table
@@ -24,7 +26,6 @@ from tampu.model.errors import InvalidConfig
 from tampu.model.journal import Position
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 FILE = "tampu.toml"
@@ -98,6 +99,8 @@ def position(here: State, table: Table) -> Position:
 
 def open_table(here: State, table: Table, rows: DataFrame) -> None:
     """Open the table for these rows; made, or given its new columns, where needed."""
+    from deltalake import Schema
+
     schema = _columns(table, rows)
     found = here.lake.table(table).find()
     if found is not None:
@@ -110,13 +113,18 @@ def open_table(here: State, table: Table, rows: DataFrame) -> None:
                 field="tables",
                 hint="raise its version to add columns; give it another name to change or drop them",
             )
-        for field in added:
-            known = known.append(field)
-        schema = known
-    events = here.tables[EVENTS]
-    told = {name: events.property(name) or "" for name in (READER, STORE)}
-    told |= {KEY: json.dumps(table.key), EXPECT: json.dumps(table.expect)}
-    here.tables[table.name] = here.lake.table(msgspec.structs.replace(table, schema=schema)).create(told)
+        schema = pa.schema([*known, *added])
+    told = {name: here.tables[EVENTS].property(name) or "" for name in (READER, STORE)} | _told(table)
+    # A table that is there gets its new version with `note_version`, when the rows are: not if the run dies before.
+    version = table.version if found is None else found.schema_version()
+    place = here.lake.table(msgspec.structs.replace(table, schema=schema, version=version))
+    made = place.create(told)
+    new = [field for field in Schema.from_arrow(schema).fields if field.name not in made.arrow_schema().names]
+    if new:
+        made.delta.alter.add_columns(new)
+        place.settle(made.version + 1)
+        made = place.open()
+    here.tables[table.name] = made
     named = here.lake.own_names()
     if table.name not in named:
         noted = lineage.table(here.lake).create()
@@ -124,8 +132,21 @@ def open_table(here: State, table: Table, rows: DataFrame) -> None:
         noted.table.settle(noted.version + 1)
 
 
+def note_version(here: State, table: Table) -> None:
+    """The rows are of this version of the function."""
+    found, told = here.tables[table.name], {VERSION: str(table.version), **_told(table)}
+    changed = {name: value for name, value in told.items() if found.property(name) != value}
+    if changed:
+        found.delta.alter.set_table_properties(changed, raise_if_not_exists=False)
+        found.table.settle(found.version + 1)
+        here.refresh(table.name)
+
+
+def _told(table: Table) -> dict[str, str]:
+    return {KEY: json.dumps(table.key), EXPECT: json.dumps(table.expect)}
+
+
 def _columns(table: Table, rows: DataFrame) -> pa.Schema:
-    import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
     wanted = {*PARTITION_BY, *table.key}

@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 import tampu
@@ -54,7 +53,7 @@ def sql(
 
 
 def _answer(session: Session, ask: Questions, query: str, limit: int, *, as_csv: bool = False) -> None:
-    from tampu.lake.export import plain
+    from tampu.lake.export import cell, plain
     from tampu.lake.query import fetched
 
     answer = ask.read(query)
@@ -64,7 +63,7 @@ def _answer(session: Session, ask: Questions, query: str, limit: int, *, as_csv:
     if as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([_csv_cell(plain(value)) for value in row] for row in shown)
+        writer.writerows([cell(value) for value in row] for row in shown)
         more = next(rows, None) is not None
     else:
         found = list(shown)
@@ -112,10 +111,6 @@ def _cell(value: Any) -> Text:
         return text(f"{value:,.6g}" if abs(value) < 1e15 else f"{value:g}")
     cell = plain(value)
     return text(output.short(cell, 500) if isinstance(cell, dict | list) else " ".join(str(cell).split())[:500])
-
-
-def _csv_cell(value: Any) -> Any:
-    return msgspec.json.encode(value, enc_hook=str).decode() if isinstance(value, dict | list) else value
 
 
 def _prompt(session: Session, ask: Questions, limit: int) -> None:
