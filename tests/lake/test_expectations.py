@@ -66,6 +66,7 @@ def test_a_run_commits_nothing_that_breaks_an_expectation(
     assert "shop.twice: 2 break the expectation that the key is unique" in report.failed["shop.twice"]
     assert set(report.failed) == {"shop.late", "shop.twice"}
     noted = lineage.latest(rig.lake)[0]["checks"]
+    assert not [name for name in noted if name.startswith("_")], "facts add up, however often a key is there"
     assert noted["silver.attempts"] == {"wait is not negative": 0, "run is not negative": 0}
     assert noted["gold.queue_days"] == {"depth is not negative": 0, "the key is unique": 0, "ends agree": 0}
     assert noted["shop.fine"] == {"of its tenant": 0, "only Spark": 0, "the key is unique": 0}

@@ -29,7 +29,7 @@ MESSAGES = Table(
     "bronze.messages",
     1,
     "messages as they ended: payload, result, error (ended_at); one row per end, so a replayed message has several",
-    ("id", "ended_offset"),
+    ("id", "ended_partition", "ended_offset"),
     columns("""
         text: id queue state type
         bytes: payload
