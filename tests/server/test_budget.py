@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from tampu.server.http.request import HttpRequest
 from tampu.server.listings import THREADS
 from tests.conformance.harness import until
 from tests.server.conftest import Start
@@ -55,6 +56,22 @@ def test_bytes_of_bodies(start: Start) -> None:
             assert raw.recv(100).startswith(b"HTTP/1.1 201 ")
         until(lambda: used(node, "body_bytes") == 0)
         assert web.post("/v1/queues/jobs/messages", body).status == 201
+
+
+def test_bytes_of_a_body_without_a_length_count_as_they_arrive(start: Start) -> None:
+    node = start()
+    parts, held = [bytes(40_000)] * 3, []
+
+    async def receive() -> dict[str, Any]:
+        held.append(used(node, "body_bytes"))
+        return {"type": "http.request", "body": parts.pop(), "more_body": bool(parts)}
+
+    request = HttpRequest(node.state, {"type": "http", "method": "POST", "headers": []}, receive)
+    assert len(asyncio.run(request.body())) == 120_000
+    assert held == [0, 0, 80_000]
+    assert used(node, "body_bytes") == 120_000
+    request.release()
+    assert used(node, "body_bytes") == 0
 
 
 def test_polls(start: Start) -> None:
