@@ -69,7 +69,7 @@ def a_frame_of_a_gigabyte(target: Target, _scale: float) -> str:
 
 
 def _refused(target: Target, path: str, body: bytes, kind: str, *statuses: int) -> str:
-    status, _ = target.ask("POST", path, body, content_type=kind)
+    status, _ = target.request("POST", path, body, content_type=kind)
     assert status in statuses, status
     return f"answered {status}"
 
@@ -93,7 +93,7 @@ def bodies_of_deep_lists(target: Target, scale: float) -> str:
     body = b'{"messages":[{"payload":' + b"[" * 50_000 + b"]" * 50_000 + b"}]}"
     with ThreadPoolExecutor(8) as pool:
         answers = pool.map(
-            lambda _: target.ask("POST", "/v1/queues/jobs/publish", body, content_type="application/json")[0],
+            lambda _: target.request("POST", "/v1/queues/jobs/publish", body, content_type="application/json")[0],
             range(int(scale * 400) + 1),
         )
         assert set(answers) == {400}
@@ -116,7 +116,7 @@ def half_requests(target: Target, scale: float) -> str:
     clients = [target.connect() for _ in range(int(scale * 300) + 5)]
     for client in clients:
         client.sendall(b"POST /v1/claim HTTP/1.1\r\nhost: x\r\n")
-    status, _ = target.ask("GET", "/ready", token=None)
+    status, _ = target.request("GET", "/ready", token=None)
     for client in clients:
         client.close()
     assert status == 200
@@ -127,10 +127,12 @@ def half_requests(target: Target, scale: float) -> str:
 def listings_of_large_messages(target: Target, scale: float) -> str:
     for _ in range(int(scale * 10) + 1):
         body = {"messages": [{"payload_base64": "A" * 200_000}] * 20}
-        target.ask("POST", "/v1/queues/large/publish", body)
+        target.request("POST", "/v1/queues/large/publish", body)
     with ThreadPoolExecutor(40) as pool:
         answers = list(
-            pool.map(lambda _: target.ask("GET", "/v1/queues/large/messages?limit=10000"), range(int(scale * 200) + 20))
+            pool.map(
+                lambda _: target.request("GET", "/v1/queues/large/messages?limit=10000"), range(int(scale * 200) + 20)
+            )
         )
     assert {status for status, _ in answers} <= {200, 429, 503}
     largest = max(len(raw) for _, raw in answers)
@@ -142,7 +144,7 @@ def listings_of_large_messages(target: Target, scale: float) -> str:
 @attack
 def guessed_keys(target: Target, scale: float) -> str:
     token = "tampu_aaaaaaaaaaaa_" + "b" * 43
-    statuses = {target.ask("GET", "/v1/me", token=token)[0] for _ in range(int(scale * 500) + 30)}
+    statuses = {target.request("GET", "/v1/me", token=token)[0] for _ in range(int(scale * 500) + 30)}
     assert statuses in ({401, 429}, {429}), statuses  # in a soak, the round before may have used up the attempts
     return "refused, then slowed down"
 
@@ -150,11 +152,11 @@ def guessed_keys(target: Target, scale: float) -> str:
 @attack
 def another_queue_by_its_id(target: Target, _scale: float) -> str:
     body = {"messages": [{"payload": "the secret"}]}
-    id = json.loads(target.ask("POST", "/v1/queues/payroll/publish", body)[1])["messages"][0]["id"]
+    id = json.loads(target.request("POST", "/v1/queues/payroll/publish", body)[1])["messages"][0]["id"]
     key = target.key({"permissions": ["publish"], "queues": ["mail"]})
     batch = {"messages": [{"payload": 1, "id": id}, {"payload": 2}]}
     for path, given in (("messages", b"1"), ("publish", batch)):
-        status, raw = target.ask("POST", f"/v1/queues/mail/{path}", given, token=key, tampu_id=id)
+        status, raw = target.request("POST", f"/v1/queues/mail/{path}", given, token=key, tampu_id=id)
         assert status == 400, status
         assert b"secret" not in raw
     return "refused, and nothing of it was shown"
@@ -163,17 +165,17 @@ def another_queue_by_its_id(target: Target, _scale: float) -> str:
 @attack
 def guessing_ids_from_a_known_one(target: Target, scale: float) -> str:
     body = {"messages": [{"payload": n} for n in range(100)]}
-    ids = [m["id"] for m in json.loads(target.ask("POST", "/v1/queues/payroll/publish", body)[1])["messages"]]
+    ids = [m["id"] for m in json.loads(target.request("POST", "/v1/queues/payroll/publish", body)[1])["messages"]]
     known = uuid.UUID(ids[50]).int
     steps = [n << bit for n in range(1, int(scale * 100) + 5) for bit in (0, 22, 54)]
-    statuses = {target.ask("GET", f"/v1/messages/{uuid.UUID(int=known + step)}")[0] for step in steps}
+    statuses = {target.request("GET", f"/v1/messages/{uuid.UUID(int=known + step)}")[0] for step in steps}
     assert statuses == {404}, statuses
     return f"{len(steps)} guesses found nothing"
 
 
 @attack
 def signing_in_with_what_the_store_has(target: Target, _scale: float) -> str:
-    target.ask("POST", "/v1/session", {"key": target.token}, token=None)
+    target.request("POST", "/v1/session", {"key": target.token}, token=None)
     file = target.folder / "tampu.db"
     modes = [oct(part.stat().st_mode & 0o777) for part in (file, file.with_name("tampu.db-wal"))]
     assert modes == ["0o600"] * 2, modes
@@ -183,7 +185,7 @@ def signing_in_with_what_the_store_has(target: Target, _scale: float) -> str:
     with tampu.open(file, maintenance=False) as store:
         names = [document.name for document in access.engine(store).all_documents() if document.kind == "session"]
     assert names
-    statuses = {target.ask("GET", "/v1/me", token=None, cookie=f"tampu_session={name}")[0] for name in names}
+    statuses = {target.request("GET", "/v1/me", token=None, cookie=f"tampu_session={name}")[0] for name in names}
     assert statuses == {401}
     return "only hashes, in a file of its owner"
 
@@ -191,15 +193,15 @@ def signing_in_with_what_the_store_has(target: Target, _scale: float) -> str:
 @attack
 def metrics_through_a_proxy(target: Target, _scale: float) -> str:
     tries: list[dict[str, Any]] = [{"x_forwarded_for": "203.0.113.7"}, {"host": "a@localhost"}, {"host": "a.example"}]
-    statuses = {target.ask("GET", "/metrics", token=None, **{"host": "localhost", **given})[0] for given in tries}
+    statuses = {target.request("GET", "/metrics", token=None, **{"host": "localhost", **given})[0] for given in tries}
     assert statuses == {401}
     return "needs a key"
 
 
 @attack
 def results_that_nobody_can_read(target: Target, _scale: float) -> str:
-    target.ask("POST", "/v1/queues/odd/messages", b"1")
-    (lease,) = json.loads(target.ask("POST", "/v1/claim", {"queues": "odd"})[1])["leases"]
+    target.request("POST", "/v1/queues/odd/messages", b"1")
+    (lease,) = json.loads(target.request("POST", "/v1/claim", {"queues": "odd"})[1])["leases"]
     deep = msgspec.Raw(b"\x91" * 100_000 + b"\x90")
     body = msgspec.msgpack.encode({"settlements": [{"verb": "ack", "receipt": lease["receipt"], "result": deep}]})
     return _refused(target, "/v1/settle", body, "application/msgpack", 400)

@@ -36,13 +36,13 @@ class Target:
         deadline = time.monotonic() + 60
         while True:
             try:
-                if self.ask("GET", "/health", token=None)[0] == 200:
+                if self.request("GET", "/health", token=None)[0] == 200:
                     return
             except urllib3.exceptions.HTTPError:
                 assert time.monotonic() < deadline, "the server does not start"
                 time.sleep(0.05)
 
-    def ask(self, method: str, path: str, body: Any = None, *, token: str | None = "", **headers: str) -> Any:
+    def request(self, method: str, path: str, body: Any = None, *, token: str | None = "", **headers: str) -> Any:
         """(status, body as bytes). A body that is not bytes is sent as JSON; an empty token is the admin's."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
@@ -54,7 +54,7 @@ class Target:
         return answer.status, answer.data
 
     def key(self, *grants: dict[str, Any]) -> str:
-        _, raw = self.ask("POST", "/v1/keys", {"name": "attack", "grants": list(grants)})
+        _, raw = self.request("POST", "/v1/keys", {"name": "attack", "grants": list(grants)})
         return str(json.loads(raw)["token"])
 
     def connect(self) -> socket.socket:
@@ -127,7 +127,7 @@ class Honest:
     def _note(self, method: str, path: str, body: Any) -> bytes:
         began = time.perf_counter()
         try:
-            status, raw = self._target.ask(method, path, body)
+            status, raw = self._target.request(method, path, body)
         except urllib3.exceptions.HTTPError:
             status, raw = 0, b""
         self.seconds.append(time.perf_counter() - began)

@@ -88,7 +88,7 @@ def _closing(core: Core, supervisor: Supervisor | None) -> Any:
                 return
             core.closed = True
         core.waiting.wake_all()
-        core.ends.close()
+        core.completion.close()
         if supervisor is not None:
             supervisor.stop()
         core.commit_queues.close()

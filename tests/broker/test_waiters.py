@@ -71,15 +71,15 @@ def test_looking_asks_only_for_queues_somebody_waits_on(monkeypatch: pytest.Monk
             return poll_status(queues)
 
         monkeypatch.setattr(core.engine, "poll_status", noted)
-        core.look()
+        core.wake_waiters()
         assert asked == []
         (waiter,) = _line(core.waiting, 1, ("default", "jobs"))
         store.publish("other", 1)
-        core.look()
+        core.wake_waiters()
         assert not waiter.woken
         core.engine.listen(Mock(spec=port.Listener))  # nobody tells
         store.publish("jobs", 1)
-        core.look()
+        core.wake_waiters()
         assert asked == [[("default", "jobs")]] * 2
         assert waiter.woken
 

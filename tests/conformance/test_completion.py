@@ -68,6 +68,6 @@ def test_closing_ends_the_wait_with_the_message_as_it_was(direct_harness: Harnes
     message = store.publish("jobs", 1)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(store.result, message.id, wait=LONG)
-        until(lambda: access.core(store).ends.anybody)
+        until(lambda: access.core(store).completion.anybody)
         store.close()
         assert waiting.result(LONG / 2).state == "ready"

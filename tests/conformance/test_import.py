@@ -26,7 +26,7 @@ def kept(store: Store, queue: str = "jobs", *, state: State | None = None, limit
     for one in MOVABLE if state is None else [state]:
         after: tuple[Any, ...] | None = None
         while True:
-            page = inside(store).engine.kept(store.tenant, queue, one, after, limit)
+            page = inside(store).engine.export_messages(store.tenant, queue, one, after, limit)
             assert page is not None
             found += page.items
             after = page.cursor
@@ -39,7 +39,7 @@ def requests(store: Store, limit: int = 100) -> list[Request]:
     found: dict[str, Request] = {}
     after: tuple[Any, ...] | None = None
     while True:
-        page = inside(store).engine.requests(store.tenant, after, limit)
+        page = inside(store).engine.export_idempotency_keys(store.tenant, after, limit)
         found |= {request.key: request for request in page.items}
         after = page.cursor
         if after is None:
@@ -104,7 +104,7 @@ def test_pages_of_any_size_give_the_same(store: Store, harness: Harness) -> None
 
 
 def test_exporting_a_queue_that_does_not_exist_gives_nothing(store: Store) -> None:
-    assert inside(store).engine.kept(store.tenant, "none", State.READY, None, 10) is None
+    assert inside(store).engine.export_messages(store.tenant, "none", State.READY, None, 10) is None
     assert requests(store) == []
 
 
@@ -204,7 +204,7 @@ def test_attempts_continue_from_their_count(store: Store, other: Store) -> None:
 def test_a_receipt_of_the_other_store_is_refused(store: Store, other: Store) -> None:
     store.publish("jobs", 1)
     (lease,) = store.claim("jobs", lease=60)
-    (item,) = inside(store).engine.kept(store.tenant, "jobs", State.LEASED, None, 10).items  # type: ignore[union-attr]  # it is there
+    (item,) = inside(store).engine.export_messages(store.tenant, "jobs", State.LEASED, None, 10).items  # type: ignore[union-attr]  # it is there
     assert (item.state, item.attempts) == (State.LEASED, 1)
     import_(other, [msgspec.structs.replace(item, state=State.READY)])
     for settle in (other.ack, other.nack, other.release, other.extend):

@@ -39,14 +39,14 @@ class Logs:
 
 def stories(store: tampu.Store) -> dict[str, list[tampu.Transition]]:
     """Each message's transitions, in order."""
-    told: dict[str, list[tampu.Transition]] = defaultdict(list)
+    by_message: dict[str, list[tampu.Transition]] = defaultdict(list)
     position = None
     while True:
         page = store.journal(after=position, limit=10_000)
         if not page.transitions:
-            return told
+            return by_message
         for transition in page.transitions:
-            told[transition.id].append(transition)
+            by_message[transition.id].append(transition)
         position = page.position
 
 
@@ -56,24 +56,24 @@ def check_story(story: list[tampu.Transition], max_attempts: int) -> None:
     attempts = 0
     leased_at: int | None = None
     for transition in story[1:]:
-        told = f"{transition} in {story}"
+        where = f"{transition} in {story}"
         verb = transition.verb
         if verb == "claim":
-            assert leased_at is None, f"delivered while leased: {told}"
+            assert leased_at is None, f"delivered while leased: {where}"
             attempts += 1
             leased_at = transition.at_us
-            assert attempts <= max_attempts, f"more deliveries than max_attempts: {told}"
+            assert attempts <= max_attempts, f"more deliveries than max_attempts: {where}"
         elif verb in ("ack", "nack", "release", "reap"):
-            assert leased_at is not None, f"settled without a lease: {told}"
+            assert leased_at is not None, f"settled without a lease: {where}"
             if verb == "reap":
-                assert transition.at_us >= leased_at + LEASE_SECONDS * 1_000_000, f"reaped too early: {told}"
+                assert transition.at_us >= leased_at + LEASE_SECONDS * 1_000_000, f"reaped too early: {where}"
             if verb == "release":
                 attempts -= 1
             leased_at = None
         else:
-            assert verb in ("promote", "free"), told
-        assert transition.attempt == attempts, f"attempts are exact: {told}"
+            assert verb in ("promote", "free"), where
+        assert transition.attempt == attempts, f"attempts are exact: {where}"
         ended = transition.state in (tampu.State.DONE, tampu.State.DEAD)
-        assert ended == (transition is story[-1]), f"an end is the end, and there is one: {told}"
+        assert ended == (transition is story[-1]), f"an end is the end, and there is one: {where}"
         if transition.state is tampu.State.DEAD:
-            assert attempts == max_attempts, f"died early: {told}"
+            assert attempts == max_attempts, f"died early: {where}"

@@ -42,7 +42,7 @@ class Proxy(ThreadingHTTPServer):
         point, self.breaks = self.breaks, None
         return point
 
-    def ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any, bytes]:
+    def request(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any, bytes]:
         connection = http.client.HTTPConnection(self._server.hostname or "", self._server.port, timeout=60)
         try:
             connection.request(method, path, body, headers)
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         if point == "before the request":
             self.server.on_break()
             return
-        status, headers, answer = self.server.ask(self.command, self.path, body, dict(self.headers))
+        status, headers, answer = self.server.request(self.command, self.path, body, dict(self.headers))
         if point is not None:  # here, while the client waits
             self.server.on_break()
         if point == "before the answer":

@@ -62,8 +62,8 @@ def publish(store: tampu.Store, count: int) -> list[str]:
     """Messages for the followers, each with one to cancel and one to free; the ids of the first ones."""
     spare = store.publish_many("spare", range(count))
     held = store.publish_many("held", [tampu.NewMessage(n, hold="until a follower frees it") for n in range(count)])
-    told = [{"cancel": one.id, "free": other.id} for one, other in zip(spare, held, strict=True)]
-    return [m.id for m in store.publish_many("in", told)]
+    payloads = [{"cancel": one.id, "free": other.id} for one, other in zip(spare, held, strict=True)]
+    return [m.id for m in store.publish_many("in", payloads)]
 
 
 def journal(store: tampu.Store) -> list[Transition]:

@@ -64,7 +64,7 @@ def delivered(store: tampu.Store, ids: set[str]) -> int:
     """How often one of these was leased, as the journal tells it."""
     found, position = 0, None
     while (page := store.journal(after=position, limit=10_000)).transitions:
-        found += sum(told.verb == "claim" and told.id in ids for told in page.transitions)
+        found += sum(transition.verb == "claim" and transition.id in ids for transition in page.transitions)
         position = page.position
     return found
 
@@ -76,14 +76,14 @@ def highest(store: tampu.Store, groups: dict[str, str]) -> tuple[int, int]:
     position = None
     while True:
         page = store.journal(after=position, limit=10_000)
-        for told in page.transitions:
-            if told.id not in groups:
+        for transition in page.transitions:
+            if transition.id not in groups:
                 continue
-            if told.state is tampu.State.LEASED:
-                leased[told.id] = groups[told.id]
+            if transition.state is tampu.State.LEASED:
+                leased[transition.id] = groups[transition.id]
             else:
-                leased.pop(told.id, None)
-                done += told.verb == "ack"
+                leased.pop(transition.id, None)
+                done += transition.verb == "ack"
             in_all = max(in_all, len(leased))
             of_group = max(of_group, *(list(leased.values()).count(group) for group in GROUPS))
         if page.position == position or not page.transitions:

@@ -42,16 +42,16 @@ def examine(url: str | Path, logs: Logs, kills: int) -> None:
     with tampu.open(url, maintenance=False, clock=Ahead()) as store:
         assert [finding for finding in store.check() if finding[1] == "bad"] == []
         left = drain(store)
-        told = stories(store)
+        by_message = stories(store)
         assert [finding for finding in store.check() if finding[1] == "bad"] == []
         messages = {m.id: m for name in QUEUES for m in all_of(store, name)}
     assert logs.published <= messages.keys(), "what publish acknowledged is there"
-    assert messages.keys() == told.keys()
+    assert messages.keys() == by_message.keys()
     for id, message in messages.items():
-        assert message.state in ("done", "dead"), f"left for ever: {told[id]}"
-        check_story(told[id], message.max_attempts)
-        assert (id in logs.acked) <= (told[id][-1].verb == "ack"), "what ack acknowledged is done, once"
-    claimed = {(t.id, t.attempt, t.at_us) for story in told.values() for t in story if t.verb == "claim"}
+        assert message.state in ("done", "dead"), f"left for ever: {by_message[id]}"
+        check_story(by_message[id], message.max_attempts)
+        assert (id in logs.acked) <= (by_message[id][-1].verb == "ack"), "what ack acknowledged is done, once"
+    claimed = {(t.id, t.attempt, t.at_us) for story in by_message.values() for t in story if t.verb == "claim"}
     receipts = [receipt for _, _, receipt, _ in logs.claims]
     assert len(set(receipts)) == len(receipts), "receipts never repeat"
     assert {(id, attempt) for id, attempt, _, _ in logs.claims} <= {(id, attempt) for id, attempt, _ in claimed}

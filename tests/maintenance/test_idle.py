@@ -98,7 +98,7 @@ def test_with_a_follower_too_an_idle_store_is_asked_less_than_twice_a_second(
     with followers.registered(Nothing()), tampu.open(counted.url) as store:
         store.publish("jobs", 1, delay=3600)
         maintenance: Any = access.core(store).maintenance
-        look, pause = maintenance._follower.look, 0.0
+        look, pause = maintenance._follower.step, 0.0
         for _ in range(2):  # the second turn hears of the position that the first looks have stored
             maintenance._turn()
             while (pause := look()) < look():  # it looks less and less often
@@ -107,7 +107,7 @@ def test_with_a_follower_too_an_idle_store_is_asked_less_than_twice_a_second(
         before, looks = counted.trips, 0
         _turns(store, passing)
         while looks * pause < SECONDS:
-            assert look() == pause, "nothing was heard of"
+            assert look() == pause, "nothing was found of"
             looks += 1
         assert maintenance.leads
         assert 0.9 * SECONDS < counted.trips - before < 2 * SECONDS
@@ -126,7 +126,7 @@ def test_what_another_process_changes_is_looked_at_soon(counted: Counted, monkey
         maintenance: Any = access.core(store).maintenance
         follow = maintenance._follower
 
-        def heard() -> bool:
+        def found() -> bool:
             maintenance._turn()
             return bool(follow._wake.is_set())
 
@@ -135,16 +135,16 @@ def test_what_another_process_changes_is_looked_at_soon(counted: Counted, monkey
                 pass
             maintenance._turn()
             follow._wake.clear()
-            assert not heard()
+            assert not found()
 
         other.publish("jobs", 1)
         (lease,) = other.claim("jobs")
         read_all()
         other.ack(lease)
-        assert heard() is (access.core(store).poll_status().journal_end is not None)
+        assert found() is (access.core(store).poll_status().journal_end is not None)
         read_all()
         other.queues.put("jobs", lease=5)
-        assert heard()
+        assert found()
 
 
 def test_without_a_follower_no_journal_is_read(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,5 +157,5 @@ def test_without_a_follower_no_journal_is_read(counted: Counted, monkeypatch: py
         assert maintenance.leads
         assert "tampu-follower" not in {thread.name for thread in set(threading.enumerate()) - before}
         trips = counted.trips
-        maintenance._follower.look()
+        maintenance._follower.step()
         assert counted.trips == trips

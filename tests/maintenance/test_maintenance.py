@@ -176,16 +176,16 @@ def test_maintenance_goes_on_after_a_fault_that_is_not_ours(url: str, caplog: py
 def test_the_wake_up_thread_goes_on_after_a_look_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with tampu.open(tmp_path / "jobs.db", maintenance=False) as store:
         core: Any = access.core(store)
-        heard = threading.Event()
+        found = threading.Event()
 
         def failing() -> None:
             raise tampu.StorageError("the disk gave an error")
 
-        core.look, core.on_change = failing, heard.set
+        core.look, core.on_change = failing, found.set
         for _ in range(2):
-            heard.clear()
+            found.clear()
             store.publish("jobs", 1)
-            until(heard.is_set)
+            until(found.is_set)
 
 
 def test_maintenance_finishes_a_change_of_ordering(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def not_found(store: tampu.Store, id: str) -> bool:
 
 def tables_agree(engine: Any, model: Model) -> None:
     """Of the SQLite engine's tables: each message in exactly one index, marks only where they belong."""
-    engine.readers.ask(lambda db: _tables_agree(db, engine, model))
+    engine.readers.run(lambda db: _tables_agree(db, engine, model))
 
 
 def _tables_agree(db: Any, engine: Any, model: Model) -> None:

@@ -27,7 +27,7 @@ def postgres_agrees(engine: Any, model: Model) -> None:
 
 
 def _ask(engine: Any, sql: str) -> list[Any]:
-    return engine.readers.ask(lambda db: list(db.execute(sql, ()).fetchall()))  # type: ignore[no-any-return]
+    return engine.readers.run(lambda db: list(db.execute(sql, ()).fetchall()))  # type: ignore[no-any-return]
 
 
 def mariadb_agrees(engine: Any, model: Model) -> None:
@@ -75,7 +75,7 @@ def _holders(engine: Any, ask: Any, model: Model) -> None:
     assert {(tenant, name, key.decode()) for tenant, name, key, _ in rows} == held.keys(), "who has the key"
     for tenant, queue, key, seq in rows:
         holder = held[tenant, queue, key.decode()]
-        (message,) = engine.readers.ask(lambda db, seq=seq: load(db, engine.registry, [seq])).values()
+        (message,) = engine.readers.run(lambda db, seq=seq: load(db, engine.registry, [seq])).values()
         entry = model.entries[tenant, message.id]
         if entry is not holder:
             assert entry.waits_since == holder.waits_since, "the key has the wrong holder"
@@ -96,7 +96,7 @@ def _every_lease_is_watched(ask: Any) -> None:
 def index_agrees(engine: Any) -> None:
     """While Redis says that the index is whole, it has every ready message, and none but those."""
     index = engine.index
-    if not index.complete or engine.readers.ask(lambda db: db.row("is_index_stale"))[0]:
+    if not index.complete or engine.readers.run(lambda db: db.row("is_index_stale"))[0]:
         return
     ready = set(_ask(engine, "SELECT q, place, pos FROM tampu_ready WHERE q > 0"))
     known = set()

@@ -91,18 +91,18 @@ def test_both_forms_go_both_ways(web: Web, kind: str, accept: str) -> None:
     encode = msgspec.json.encode if kind == JSON else msgspec.msgpack.encode
     decode = msgspec.json.decode if accept == JSON else msgspec.msgpack.decode
 
-    def ask(path: str, body: Any) -> Any:
+    def request(path: str, body: Any) -> Any:
         answer = web.post(path, encode(body), content_type=kind, accept=accept)
         assert (answer.status, answer.headers["content-type"]) == (200, accept)
         return decode(answer.raw)
 
-    ask("/v1/queues/jobs/publish", {"messages": [{"payload": {"n": 1}, "delay": 0, "labels": {"a": "b"}}]})
-    (lease,) = ask("/v1/claim", {"queues": ["jobs"], "worker": "w"})["leases"]
+    request("/v1/queues/jobs/publish", {"messages": [{"payload": {"n": 1}, "delay": 0, "labels": {"a": "b"}}]})
+    (lease,) = request("/v1/claim", {"queues": ["jobs"], "worker": "w"})["leases"]
     payload = lease["message"]["payload"]
     assert (payload if accept == JSON else msgspec.json.decode(payload)) == {"n": 1}
-    assert len(ask("/v1/extend", {"leases": [{"receipt": lease["receipt"], "by": 60}]})["leases"]) == 1
+    assert len(request("/v1/extend", {"leases": [{"receipt": lease["receipt"], "by": 60}]})["leases"]) == 1
     settlement = {"verb": "ack", "receipt": lease["receipt"], "result": {"ok": True}}
-    assert ask("/v1/settle", {"settlements": [settlement]})["outcomes"][0]["state"] == "done"
+    assert request("/v1/settle", {"settlements": [settlement]})["outcomes"][0]["state"] == "done"
     assert web.get(f"/v1/messages/{lease['message']['id']}/result").json["result"] == {"ok": True}
 
 

@@ -20,5 +20,5 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_server_holds(target: Target, name: str) -> None:
     ATTACKS[name](target, 0.02)
-    assert target.ask("GET", "/ready", token=None)[0] == 200
+    assert target.request("GET", "/ready", token=None)[0] == 200
     assert target.process.poll() is None

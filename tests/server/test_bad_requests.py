@@ -107,7 +107,7 @@ def _place(node: Stall) -> tuple[str, int, str]:
 
 
 def test_a_payload_over_the_queue_s_limit_is_refused(web: Web) -> None:
-    web.ask("PATCH", "/v1/queues/jobs/config", {"max_payload": 10})
+    web.request("PATCH", "/v1/queues/jobs/config", {"max_payload": 10})
     answer = web.post("/v1/queues/jobs/messages", b"x" * 11)
     assert (answer.status, answer.code, answer.json["field"]) == (413, "payload_too_large", "payload")
 
@@ -137,7 +137,7 @@ def test_bad_parameters_are_problems(web: Web) -> None:
     assert web.post("/v1/queues/jobs/messages", b"1", tampu_run_at="tomorrow").json["field"] == "run_at"
     assert web.post("/v1/queues/jobs/messages", b"{", content_type=JSON).json["field"] == "payload"
     assert web.get("/v1/nowhere").code == "not_found"
-    assert web.ask("PUT", "/v1/claim", {}).code == "method_not_allowed"
+    assert web.request("PUT", "/v1/claim", {}).code == "method_not_allowed"
     assert web.get("/v1/queues/jobs/stats").status == 404, "nothing was stored"
 
 

@@ -14,7 +14,7 @@ from tests.server.web import Web
 from tests.servers.http import Stall
 
 
-def ask(stall: Stall, method: str, path: str, body: str | None = None, **headers: str) -> Any:
+def request(stall: Stall, method: str, path: str, body: str | None = None, **headers: str) -> Any:
     parts = urllib.parse.urlsplit(stall.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -30,7 +30,7 @@ def form(key: str) -> str:
 
 
 def test_the_page_forbids_scripts_that_are_not_its_own(stall: Stall) -> None:
-    answer = ask(stall, "GET", "/")
+    answer = request(stall, "GET", "/")
     policy = answer.getheader("content-security-policy")
     assert "default-src 'none'" in policy
     assert "script-src 'self'" in policy
@@ -42,40 +42,40 @@ def test_the_page_forbids_scripts_that_are_not_its_own(stall: Stall) -> None:
 
 def test_a_form_of_another_site_does_not_sign_in(stall: Stall) -> None:
     for headers in ({"sec_fetch_site": "cross-site"}, {"origin": "https://evil.example"}, {"origin": "null"}):
-        answer = ask(stall, "POST", "/signin", form(stall.token), **headers)
+        answer = request(stall, "POST", "/signin", form(stall.token), **headers)
         assert (answer.status, answer.getheader("set-cookie")) == (403, None)
-    answer = ask(stall, "POST", "/signin", form(stall.token), sec_fetch_site="same-origin")
+    answer = request(stall, "POST", "/signin", form(stall.token), sec_fetch_site="same-origin")
     assert answer.status == 303
     assert "HttpOnly" in answer.getheader("set-cookie")
 
 
 def test_bad_keys_are_counted_and_soon_have_to_wait(stall: Stall) -> None:
-    statuses = [ask(stall, "POST", "/signin", form("tampu_wrong")).status for _ in range(22)]
+    statuses = [request(stall, "POST", "/signin", form("tampu_wrong")).status for _ in range(22)]
     assert (statuses[0], statuses[-1]) == (401, 429)
 
 
 @pytest.mark.parametrize("body", ["", "key=%ff%fe", "key=" + "x" * 5000, "\xff", "&".join(["a=b"] * 50)])
 def test_bad_forms_are_answered_with_the_form(stall: Stall, body: str) -> None:
-    answer = ask(stall, "POST", "/signin", body)
+    answer = request(stall, "POST", "/signin", body)
     assert answer.status in (400, 401, 413)
     assert "<h1>Sign in</h1>" in answer.text
 
 
 @pytest.mark.parametrize("path", ["/static/nothing.js", "/static/..%2f..%2frendering.py", "/static/%00"])
 def test_only_files_of_the_page_are_served(stall: Stall, path: str) -> None:
-    assert ask(stall, "GET", path).status == 404
+    assert request(stall, "GET", path).status == 404
 
 
 @pytest.mark.parametrize("path", ["/queues/none", "/queues/bad%20name", "/messages/none", "/messages/<script>"])
 def test_what_does_not_exist_is_answered_with_a_page(stall: Stall, path: str) -> None:
-    answer = ask(stall, "GET", urllib.parse.quote(path, safe="/%"), authorization=f"Bearer {stall.token}")
+    answer = request(stall, "GET", urllib.parse.quote(path, safe="/%"), authorization=f"Bearer {stall.token}")
     assert answer.status in (400, 403, 404)
     assert "<script>" not in answer.text
     assert "All queues" in answer.text
 
 
 def _signed_in(stall: Stall, key: str) -> str:
-    answer = ask(stall, "POST", "/signin", form(key))
+    answer = request(stall, "POST", "/signin", form(key))
     assert answer.status == 303
     return str(answer.getheader("set-cookie")).partition(";")[0]
 
@@ -85,20 +85,20 @@ def test_who_may_see_any_tenant_chooses_one(stall: Stall) -> None:
     web.post("/v1/queues/ours/messages", {"n": 1})
     web.post("/v1/queues/theirs/messages", {"n": 1}, tampu_tenant="acme")
     session = _signed_in(stall, stall.token)
-    first = ask(stall, "GET", "/", cookie=session).text
+    first = request(stall, "GET", "/", cookie=session).text
     assert "queues/ours" in first
     assert "queues/theirs" not in first
     assert "<option>acme</option>" in first
-    chosen = ask(stall, "POST", "/tenant", "tenant=acme", cookie=session, sec_fetch_site="same-origin")
+    chosen = request(stall, "POST", "/tenant", "tenant=acme", cookie=session, sec_fetch_site="same-origin")
     assert (chosen.status, chosen.getheader("location")) == (303, "./")
     cookie = str(chosen.getheader("set-cookie"))
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     both = f"{session}; {cookie.partition(';')[0]}"
-    second = ask(stall, "GET", "/", cookie=both).text
+    second = request(stall, "GET", "/", cookie=both).text
     assert "queues/theirs" in second
     assert "queues/ours" not in second
-    assert "queues/ours" in ask(stall, "GET", "/", cookie=f"{session}; tampu_tenant=%2F..").text
+    assert "queues/ours" in request(stall, "GET", "/", cookie=f"{session}; tampu_tenant=%2F..").text
     answer = Web(stall.url, stall.token, cookie=both).get("/v1/queues").json
     assert answer == {"queues": ["ours"]}, "a key in the header is not led by a cookie"
 
@@ -108,14 +108,14 @@ def test_a_key_of_one_tenant_has_no_choice(stall: Stall) -> None:
     web.post("/v1/queues/ours/messages", {"n": 1})
     web.post("/v1/queues/theirs/messages", {"n": 1}, tampu_tenant="acme")
     session = _signed_in(stall, web.key("view"))
-    page = ask(stall, "GET", "/", cookie=f"{session}; tampu_tenant=acme").text
+    page = request(stall, "GET", "/", cookie=f"{session}; tampu_tenant=acme").text
     assert "queues/ours" in page
     assert "acme" not in page
 
 
 def test_a_choice_of_another_site_or_of_nonsense_is_refused(stall: Stall) -> None:
-    assert ask(stall, "POST", "/tenant", "tenant=acme", sec_fetch_site="cross-site").status == 403
-    assert ask(stall, "POST", "/tenant", "tenant=%2F").status == 400
+    assert request(stall, "POST", "/tenant", "tenant=acme", sec_fetch_site="cross-site").status == 403
+    assert request(stall, "POST", "/tenant", "tenant=%2F").status == 400
 
 
 @pytest.mark.parametrize(

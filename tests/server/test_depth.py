@@ -68,7 +68,7 @@ def test_what_is_too_deep_is_not_decoded(media: str, monkeypatch: pytest.MonkeyP
 @both
 def test_payloads_results_and_notes_have_a_bounded_depth(web: Web, media: str) -> None:
     def send(method: str, path: str, body: Any) -> Any:
-        return web.ask(method, path, WRITE[media](body), content_type=media, accept=JSON)
+        return web.request(method, path, WRITE[media](body), content_type=media, accept=JSON)
 
     good, bad = nested(depth.MAX_DEPTH - 2), nested(depth.MAX_DEPTH + 1)
     assert send("POST", "/v1/queues/jobs/publish", {"messages": [{"payload": bad}]}).code == "invalid_message"

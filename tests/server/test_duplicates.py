@@ -66,8 +66,8 @@ def test_an_id_of_the_store_is_refused_alike_whether_it_is_in_use_or_not(web: We
     web.post("/v1/queues/payroll/purge", {"states": ["dead"]})
     used = _hidden(web)
     key = web.as_key(web.key("publish:mail"))
-    told = {(answer.status, answer.code) for id in (used, gone) for answer in publishes(key, id)}
-    assert told == {(400, "invalid_message")}
+    answers = {(answer.status, answer.code) for id in (used, gone) for answer in publishes(key, id)}
+    assert answers == {(400, "invalid_message")}
     assert web.get("/v1/queues").json["queues"] == ["payroll"], "nothing was stored"
 
 
@@ -102,7 +102,7 @@ def test_who_operates_a_queue_without_viewing_it_sees_no_content(web: Web, hidde
 
 
 def test_a_schedule_cannot_be_fired_to_read_a_message(web: Web, hidden: str) -> None:
-    web.ask("PUT", "/v1/schedules/nightly", {"queue": "mail", "message": {"payload": SECRET}, "every": 3600})
+    web.request("PUT", "/v1/schedules/nightly", {"queue": "mail", "message": {"payload": SECRET}, "every": 3600})
     key = web.as_key(web.key("operate,publish:mail"))
     assert key.post("/v1/schedules/nightly/fire", {"id": hidden}).code == "idempotency_conflict"
     fired = key.post("/v1/schedules/nightly/fire", {})

@@ -82,7 +82,7 @@ class Line:
             headers[name.lower()] = value
         return status, headers, self._file.read(int(headers.get("content-length", 0)))
 
-    def ask(self, body: bytes = b"{}", **more: str) -> tuple[int, dict[str, str], bytes]:
+    def exchange(self, body: bytes = b"{}", **more: str) -> tuple[int, dict[str, str], bytes]:
         self.send(self.request(body, **more))
         return self.answer()
 
@@ -95,7 +95,7 @@ def _cleared(line: Line, taken: list[fast_publish.FastPublish], body: bytes = b"
 
     def go() -> bool:
         before = len(taken)
-        assert line.ask(body, **headers)[0] in (200, 201)
+        assert line.exchange(body, **headers)[0] in (200, 201)
         return len(taken) > before
 
     until(go, 60)
@@ -103,10 +103,10 @@ def _cleared(line: Line, taken: list[fast_publish.FastPublish], body: bytes = b"
 
 def test_an_express_is_answered_as_others_are(server: Server, taken: list[fast_publish.FastPublish]) -> None:
     with Line(server) as line:
-        status, usual, body = line.ask(b'{"n": 0}')
+        status, usual, body = line.exchange(b'{"n": 0}')
         assert not taken, "the first opens the fast route"
         _cleared(line, taken)
-        answer = line.ask(b'{"n": 1}')
+        answer = line.exchange(b'{"n": 1}')
         assert (answer[0], answer[1].keys()) == (status, usual.keys())
         assert msgspec.json.decode(answer[2]).keys() == msgspec.json.decode(body).keys()
         assert answer[1]["x-request-id"] != usual["x-request-id"]
@@ -121,10 +121,10 @@ def test_bad_bodies_are_refused_and_the_line_goes_on(server: Server, taken: list
     with Line(server) as line:
         _cleared(line, taken)
         for body in (b"{", b"\xff", b"[" * 5000):
-            status, headers, answer = line.ask(body)
+            status, headers, answer = line.exchange(body)
             assert (status, headers["content-type"]) == (400, "application/problem+json")
             assert msgspec.json.decode(answer)["request_id"] == headers["x-request-id"]
-        assert line.ask()[0] == 201
+        assert line.exchange()[0] == 201
 
 
 def test_a_body_in_pieces_arrives_whole(server: Server, taken: list[fast_publish.FastPublish]) -> None:
@@ -139,7 +139,7 @@ def test_a_body_in_pieces_arrives_whole(server: Server, taken: list[fast_publish
         assert Web(server.url, server.token).get(f"/v1/messages/{msgspec.json.decode(answer)['id']}").json[
             "payload"
         ] == ("x" * 30_000)
-        assert line.ask(b'"%s"' % (b"x" * 200_000))[0] == 201, "the common way"
+        assert line.exchange(b'"%s"' % (b"x" * 200_000))[0] == 201, "the common way"
 
 
 def test_a_body_that_does_not_come_is_given_up(server: Server, taken: list[fast_publish.FastPublish]) -> None:
@@ -179,7 +179,7 @@ def test_what_is_unusual_takes_the_common_way(
     with Line(server) as line:
         _cleared(line, taken)
         before = len(taken)
-        status, answer, _ = line.ask(b"1", **headers)
+        status, answer, _ = line.exchange(b"1", **headers)
         assert (status, len(taken)) == (201, before)
         assert answer["x-request-id"] == headers.get("x_request_id", answer["x-request-id"])
         if not headers.keys().isdisjoint({"version", "connection"}):
@@ -192,11 +192,11 @@ def test_a_revoked_key_and_a_closed_queue_are_refused(server: Server, taken: lis
     with Line(server, token) as line:
         _cleared(line, taken)
         web.post("/v1/queues/jobs/close")
-        until(lambda: line.ask()[0] == 409, 60)
+        until(lambda: line.exchange()[0] == 409, 60)
         web.post("/v1/queues/jobs/resume")
-        until(lambda: line.ask()[0] == 201, 60)
-        web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
-        until(lambda: line.ask()[0] == 401, 60)
+        until(lambda: line.exchange()[0] == 201, 60)
+        web.request("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        until(lambda: line.exchange()[0] == 401, 60)
 
 
 def test_a_request_that_was_let_in_before_the_revocation_opens_no_fast_route_after_it(server: Server) -> None:
@@ -205,11 +205,11 @@ def test_a_request_that_was_let_in_before_the_revocation_opens_no_fast_route_aft
     with Line(server, token) as slow, Line(server, token) as line:
         slow.send(slow.request(b"12")[:-2])
         until(lambda: server.state.authenticator.key_cache.used_since(0).keys() >= {token.split("_")[1]})
-        web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
-        until(lambda: line.ask()[0] == 401, 60)
+        web.request("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        until(lambda: line.exchange()[0] == 401, 60)
         slow.send(b"12")
         assert slow.answer()[0] == 401
-        assert [line.ask()[0] for _ in range(3)] == [401] * 3
+        assert [line.exchange()[0] for _ in range(3)] == [401] * 3
 
 
 def test_what_is_under_way_on_a_fast_route_when_its_key_is_revoked_is_not_stored(
@@ -232,8 +232,8 @@ def test_what_is_under_way_on_a_fast_route_when_its_key_is_revoked_is_not_stored
             return False
 
         until(begun)
-        web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
-        until(lambda: line.ask()[0] == 401, 60)
+        web.request("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        until(lambda: line.exchange()[0] == 401, 60)
         slow.send(b"77")
         assert slow.answer()[0] == 503, "sent again, it is refused"
         assert 77 not in [m["payload"] for m in web.get(PATH + "?limit=10000").json["messages"]]
@@ -249,11 +249,11 @@ def test_errors_of_the_store_are_reported(
         _cleared(line, taken)
         run = server.state.core.engine.run
         monkeypatch.setattr(server.state.core.engine, "run", full)
-        until(lambda: line.ask()[0] == 507)
+        until(lambda: line.exchange()[0] == 507)
         monkeypatch.setattr(server.state.core.engine, "run", lambda calls: [object()] * len(calls))
-        until(lambda: line.ask()[0] == 500)
+        until(lambda: line.exchange()[0] == 500)
         monkeypatch.setattr(server.state.core.engine, "run", run)
-        assert line.ask()[0] == 201
+        assert line.exchange()[0] == 201
 
 
 def test_a_stop_finishes_what_is_under_way(
@@ -293,13 +293,13 @@ def test_a_batch_on_a_fast_route_is_stored_and_answered_as_others_are(
     server: Server, taken: list[fast_publish.FastPublish]
 ) -> None:
     with Line(server, path=BATCH) as line:
-        usual = line.ask(_batch({"payload": 1}))
+        usual = line.exchange(_batch({"payload": 1}))
         _cleared(line, taken, _batch())
         stored: list[Any] = []
 
         def quick() -> bool:
             count = len(taken)
-            status, headers, body = line.ask(_batch({"payload": "a", "id": ID}, {"payload": "b", "priority": 3}))
+            status, headers, body = line.exchange(_batch({"payload": "a", "id": ID}, {"payload": "b", "priority": 3}))
             assert (status, headers.keys()) == (usual[0], usual[1].keys())
             stored[:] = msgspec.json.decode(body)["messages"]
             return len(taken) > count
@@ -309,7 +309,7 @@ def test_a_batch_on_a_fast_route_is_stored_and_answered_as_others_are(
         assert (first["id"], second["state"]) == (ID, "ready")
         web = Web(server.url, server.token)
         assert [web.get(f"/v1/messages/{one['id']}").json["payload"] for one in (first, second)] == ["a", "b"]
-        again = msgspec.json.decode(line.ask(_batch({"payload": "a", "id": ID}))[2])["messages"][0]
+        again = msgspec.json.decode(line.exchange(_batch({"payload": "a", "id": ID}))[2])["messages"][0]
         assert (again["duplicate"], again["message"]["payload"]) == (True, "a")
 
 
@@ -333,8 +333,8 @@ def test_a_bad_batch_is_refused_as_on_the_common_way(
             if len(body) > 60_000:
                 continue
             _cleared(line, taken, encode({"messages": []}), content_type=form)
-            quick = line.ask(body, content_type=form)
-            common = line.ask(body, content_type=form, x_request_id="mine")
+            quick = line.exchange(body, content_type=form)
+            common = line.exchange(body, content_type=form, x_request_id="mine")
             assert quick[0] == common[0] in (200, 400), body[:60]
             answers = [msgspec.json.decode(answer[2]) for answer in (quick, common)]
             assert [answer[1]["content-type"] for answer in (quick, common)] == ["application/problem+json"] * 2
@@ -352,9 +352,9 @@ def test_the_express_goes_through_steps_that_come_meanwhile(
         with publish_steps.registered(Mirror()):
             before = len(taken)
             while len(taken) == before:  # the route may be closed in any moment
-                assert line.ask(b'"marked"')[0] == 201
-            status, _, answer = line.ask(b'"no"')
+                assert line.exchange(b'"marked"')[0] == 201
+            status, _, answer = line.exchange(b'"no"')
             assert (status, msgspec.json.decode(answer)["field"]) == (400, "payload")
-        assert line.ask(b'"plain"')[0] == 201
+        assert line.exchange(b'"plain"')[0] == 201
     assert set(map(str, messages(web, "mirror"))) == {str(("marked", {"marked": "yes"}))}
     assert ("marked", {"marked": "yes"}) in messages(web, "jobs")

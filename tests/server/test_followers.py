@@ -63,15 +63,15 @@ def test_a_parked_follower_is_listed_and_resumed(refusing: Refusing, start: Star
 def test_a_follower_is_removed(web: Web) -> None:
     assert web.get("/v1/followers").json == {"followers": []}
     assert web.post("/v1/followers/gone/resume").code == "not_found"
-    assert web.ask("DELETE", "/v1/followers/gone").json == {"deleted": False}
-    assert web.ask("DELETE", "/v1/followers/no%20name").code == "invalid_message"
+    assert web.request("DELETE", "/v1/followers/gone").json == {"deleted": False}
+    assert web.request("DELETE", "/v1/followers/no%20name").code == "invalid_message"
 
 
 def test_followers_are_only_for_keys_of_all_tenants(web: Web) -> None:
     routes = (("GET", ""), ("POST", "/x/resume"), ("DELETE", "/x"))
     for grant in ("admin", "view", "operate"):
         of_a_tenant = web.as_key(web.key(grant))
-        assert [of_a_tenant.ask(method, f"/v1/followers{path}").status for method, path in routes] == [403] * 3
+        assert [of_a_tenant.request(method, f"/v1/followers{path}").status for method, path in routes] == [403] * 3
     viewer = web.as_key(web.key("view", all_tenants=True))
-    assert [viewer.ask(method, f"/v1/followers{path}").status for method, path in routes] == [200, 403, 403]
+    assert [viewer.request(method, f"/v1/followers{path}").status for method, path in routes] == [200, 403, 403]
     assert web.as_key(web.key("view:jobs.*", all_tenants=True)).get("/v1/followers").status == 403

@@ -131,7 +131,7 @@ def test_keys_of_all_tenants_are_listed_rotated_and_revoked_by_their_like_alone(
     id = token.split("_")[1]
     ours = web.as_key(web.key("admin"))
     assert id not in [k["id"] for k in ours.get("/v1/keys").json["keys"]]
-    assert ours.post(f"/v1/keys/{id}/rotate", {}).status == ours.ask("DELETE", f"/v1/keys/{id}").status == 404
+    assert ours.post(f"/v1/keys/{id}/rotate", {}).status == ours.request("DELETE", f"/v1/keys/{id}").status == 404
     other = web.as_key(web.headers["authorization"][7:], **{"tampu-tenant": "other"})
     for admin in (web, other):
         assert id in [k["id"] for k in admin.get("/v1/keys").json["keys"]]
@@ -139,7 +139,7 @@ def test_keys_of_all_tenants_are_listed_rotated_and_revoked_by_their_like_alone(
     new = web.post(f"/v1/keys/{id}/rotate", {"overlap": 0}).json["token"]
     until(lambda: web.as_key(token).get("/v1/me").status == 401)
     assert web.as_key(new).get("/v1/me").status == 200
-    assert other.ask("DELETE", f"/v1/keys/{id}").status == 200
+    assert other.request("DELETE", f"/v1/keys/{id}").status == 200
     until(lambda: web.as_key(new).get("/v1/me").status == 401)
 
 
@@ -172,7 +172,7 @@ def test_a_revoked_key_is_refused_on_every_node_within_a_second(start: Start, tm
     with ThreadPoolExecutor(2) as pool:
         polls = [pool.submit(w.post, "/v1/claim", {"queues": "jobs", "wait": 30}) for w in (here, there)]
         until(lambda: all(len(node.state.polls) == 1 for node in nodes))
-        web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        web.request("DELETE", f"/v1/keys/{token.split('_')[1]}")
         assert [poll.result(60).code for poll in polls] == ["unauthorized"] * 2
         until(lambda: here.get("/v1/queues").status == there.get("/v1/queues").status == 401)
 
@@ -183,7 +183,7 @@ def test_a_long_poll_for_a_result_ends_with_its_key_too(web: Web, stall: Stall) 
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(web.as_key(token).get, f"/v1/messages/{id}/result?wait=30")
         until(lambda: len(stall.state.polls) == 1)
-        web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        web.request("DELETE", f"/v1/keys/{token.split('_')[1]}")
         assert poll.result(60).code == "unauthorized"
 
 
@@ -260,9 +260,11 @@ def test_a_session_is_not_for_other_sites_and_ends_with_its_key(web: Web) -> Non
     session = answer.headers["set-cookie"].split(";")[0]
     nobody = web.as_key(None)
     publish = "/v1/queues/jobs/config"
-    assert nobody.ask("PATCH", publish, {"lease": 5}, cookie=session).status == 200
-    assert nobody.ask("PATCH", publish, {"lease": 5}, cookie=session, sec_fetch_site="cross-site").code == "forbidden"
-    web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+    assert nobody.request("PATCH", publish, {"lease": 5}, cookie=session).status == 200
+    assert (
+        nobody.request("PATCH", publish, {"lease": 5}, cookie=session, sec_fetch_site="cross-site").code == "forbidden"
+    )
+    web.request("DELETE", f"/v1/keys/{token.split('_')[1]}")
     until(lambda: nobody.get("/v1/me", cookie=session).status == 401)
 
 
@@ -366,7 +368,7 @@ def test_a_key_that_publishes_all_the_time_is_refused_when_it_is_revoked(web: We
     for _ in range(5):
         assert shop.post("/v1/queues/jobs/messages", {"n": 1}).status == 201
     assert shop.post("/v1/queues/other/messages", {"n": 1}).status == 403
-    web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+    web.request("DELETE", f"/v1/keys/{token.split('_')[1]}")
     until(lambda: shop.post("/v1/queues/jobs/messages", {"n": 1}).status == 401)
 
 
@@ -408,7 +410,7 @@ def test_keys_are_read_again_only_when_one_has_changed(stall: Stall, web: Web, m
     stall.core.coalescer.submit(PutDocument("other", "*", "x", b"{}"))
     assert cache.refresh() == []
     assert keys.KIND not in reads
-    web.ask("DELETE", f"/v1/keys/{tokens[0].split('_')[1]}")
+    web.request("DELETE", f"/v1/keys/{tokens[0].split('_')[1]}")
     until(lambda: web.as_key(tokens[0]).get("/v1/me").status == 401)
     assert [web.as_key(token).get("/v1/me").status for token in tokens[1:]] == [200] * 4
 

@@ -103,7 +103,7 @@ def test_separators_in_texts_are_no_values(monkeypatch: pytest.MonkeyPatch, text
 
 
 def test_a_large_text_with_many_commas_is_published(web: Web) -> None:
-    web.ask("PATCH", "/v1/queues/jobs/config", {"max_payload": 2 << 20})
+    web.request("PATCH", "/v1/queues/jobs/config", {"max_payload": 2 << 20})
     text = "1,2,3\n" * 200_000
     assert web.post("/v1/queues/jobs/publish", {"messages": [{"payload": text}]}).status == 200
     assert web.get("/v1/queues/jobs/messages").json["messages"][0]["payload"] == text

@@ -112,7 +112,7 @@ def test_bad_keys_are_refused_with_their_limit(start: Start) -> None:
 def test_a_full_queue_is_429_with_a_time_to_come_back(start: Start) -> None:
     node = start()
     web = Web(node.url, node.token)
-    web.ask("PATCH", "/v1/queues/jobs/config", {"max_depth": 1})
+    web.request("PATCH", "/v1/queues/jobs/config", {"max_depth": 1})
     assert web.post("/v1/queues/jobs/messages", {"n": 1}).status == 201
     for path, body in (("messages", {"n": 2}), ("publish", _batch(2))):
         full = web.post(f"/v1/queues/jobs/{path}", body)
@@ -126,7 +126,7 @@ def test_the_client_raises_queue_full_and_rate_limited_and_asks_no_second_time(
 ) -> None:
     node = start(clock=FakeClock())
     admin = Web(node.url, node.token)
-    admin.ask("PATCH", "/v1/queues/jobs/config", {"max_depth": 1})
+    admin.request("PATCH", "/v1/queues/jobs/config", {"max_depth": 1})
     limited = admin.key("publish", rate=1, burst=1)
 
     def publish(token: str, queue: str) -> None:

@@ -59,7 +59,7 @@ def test_nothing_waits_behind_listings(stall: Stall, web: Web, slow: Slow, pool:
     until(lambda: slow.begun == listings.THREADS)
     assert web.get("/ready").status == 200
     assert web.as_key(late).post("/v1/queues/new/messages", {"n": 1}).status == 201, "a key that is not cached"
-    web.ask("DELETE", f"/v1/keys/{late.split('_')[1]}")
+    web.request("DELETE", f"/v1/keys/{late.split('_')[1]}")
     until(lambda: web.as_key(late).get("/v1/me").status == 401)
     slow.go.set()
     assert {each.result(60).status for each in waiting} == {200}

@@ -116,7 +116,7 @@ def test_the_access_log_names_queues_and_messages(start: Start, monkeypatch: pyt
     assert logged.about(web.get("/v1/queues/jobs/stats")) == ("jobs", None)
     assert logged.about(web.post("/v1/queues/jobs/replay", {"ids": [id]})) == ("jobs", id)
     assert logged.about(web.post("/v1/messages/cancel", {"ids": ids[:2]})) == (None, ",".join(ids[:2]))
-    put = web.ask("PUT", "/v1/schedules/nightly", {"queue": "jobs", "message": {"payload": 1}, "every": 3600})
+    put = web.request("PUT", "/v1/schedules/nightly", {"queue": "jobs", "message": {"payload": 1}, "every": 3600})
     assert logged.about(put) == ("jobs", None)
     fired = web.post("/v1/schedules/nightly/fire", {})
     assert logged.about(fired) == ("jobs", fired.json["id"])

@@ -137,7 +137,7 @@ def test_a_key_revoked_on_one_node_ends_everywhere(nodes: Nodes) -> None:
         polls = [pool.submit(caller.post, "/v1/claim", {"queues": "jobs", "wait": 50}) for caller in callers]
         for admin in admins:
             until(lambda admin=admin: b"tampu_long_polls 0.0" not in admin.get("/metrics").raw)  # type: ignore[misc]  # bound now
-        admins[0].ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        admins[0].request("DELETE", f"/v1/keys/{token.split('_')[1]}")
         assert [poll.result(60).code for poll in polls] == ["unauthorized"] * 2
         until(lambda: [caller.get("/v1/queues").status for caller in callers] == [401, 401], 60)
         with pytest.raises(tampu.Unauthorized):

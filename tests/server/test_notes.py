@@ -13,7 +13,7 @@ def publish(web: Web, queue: str) -> str:
 
 def write(web: Web, id: str, receipt: str) -> Any:
     body = {"receipt": receipt, "note": {"cursor": 7}, "by": 60}
-    return web.ask("PUT", f"/v1/messages/{id}/note", body).json.get("error", {}).get("code")
+    return web.request("PUT", f"/v1/messages/{id}/note", body).json.get("error", {}).get("code")
 
 
 def test_a_receipt_of_another_message_writes_no_note(web: Web) -> None:

@@ -144,12 +144,12 @@ def filled(web: Web) -> dict[str, str]:
     """Messages, a key, and what else others would like to reach."""
     message = web.post("/v1/queues/jobs.a/messages", {"n": 1}, tampu_hold="wait").json
     web.post("/v1/queues/jobs.kept/messages", {"n": 2})
-    web.ask("PATCH", "/v1/queues/jobs.kept/config", {"lease": 77})
+    web.request("PATCH", "/v1/queues/jobs.kept/config", {"lease": 77})
     job = {"changes": [{**SPARK_JOB, "value": "c28gZmFy"}]}
     assert web.post("/v1/spark/changes", job).status == 200
     assert web.post("/v1/atomic", {"operations": [DOCUMENT]}).status == 200
     key = web.post("/v1/keys", {"name": "victim", "grants": [{"permissions": ["view"]}]}).json["key"]
-    assert web.ask("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
+    assert web.request("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
     plan = {"query": {"columns": ["id"], "queues": ["jobs.a"]}}
     (piece,) = web.post("/v1/spark/plan", plan).json["pieces"]
     return {"id": message["id"], "key": key["id"], "piece": piece}
@@ -167,7 +167,7 @@ def test_a_permission_allows_its_routes_and_no_others(web: Web, filled: dict[str
             if operation == "revoke_key" and expected:
                 continue  # tested below; the others still need it
             web.post("/v1/queues/jobs.old/messages", {"n": 3})  # it may have been removed just before
-            answer = who.ask(*asked)
+            answer = who.request(*asked)
             if expected:
                 assert answer.status in (200, 201), (operation, answer.raw)
             else:
@@ -179,7 +179,7 @@ def test_a_permission_allows_its_routes_and_no_others(web: Web, filled: dict[str
 def test_without_a_key_every_route_is_closed(web: Web, filled: dict[str, str]) -> None:
     nobody = web.as_key(None)
     for operation, (_, method, path, body) in NEEDS.items():
-        answer = nobody.ask(method, _fill(path, filled), _fill(body, filled))
+        answer = nobody.request(method, _fill(path, filled), _fill(body, filled))
         assert (answer.status, answer.code) == (401, "unauthorized"), operation
         assert answer.headers["www-authenticate"] == "Bearer"
     assert nobody.get("/v1/me").status == 401
@@ -199,12 +199,12 @@ def test_an_admin_of_another_tenant_reaches_nothing_of_this_one(web: Web, filled
     before = _all_of(web, filled)
     for operation, (_, method, path, body) in NEEDS.items():
         if operation not in ELSEWHERE:
-            answer = other.ask(method, _fill(path, filled), _fill(body, filled))
+            answer = other.request(method, _fill(path, filled), _fill(body, filled))
             hidden = answer.status == 404 and answer.code == "not_found"
             assert hidden or _shows_nothing(operation, answer), (operation, answer.status, answer.raw)
     for operation in sorted(ELSEWHERE):
         _, method, path, body = NEEDS[operation]
-        answer = other.ask(method, _fill(path, filled), _fill(body, filled))
+        answer = other.request(method, _fill(path, filled), _fill(body, filled))
         assert answer.status in (200, 201, 404), (operation, answer.raw)
         assert filled["id"].encode() not in answer.raw, operation
         assert b"jobs.kept" not in answer.raw, operation
@@ -228,15 +228,15 @@ def _all_of(web: Web, filled: dict[str, str]) -> list[Any]:
 def test_a_schedule_takes_operate_and_publish_in_its_queue(web: Web, filled: dict[str, str]) -> None:
     """Else it would publish for somebody who may not."""
     both = web.as_key(web.key("operate,publish:jobs.*"))
-    assert both.ask("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
+    assert both.request("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
     assert both.post("/v1/schedules/tick/fire", {}).status == 200
-    assert both.ask("PUT", "/v1/schedules/new", {**SCHEDULE, "queue": "other.a"}).status == 403
+    assert both.request("PUT", "/v1/schedules/new", {**SCHEDULE, "queue": "other.a"}).status == 403
     for grant in ("operate:jobs.*", "publish:jobs.*"):
         one = web.as_key(web.key(grant))
-        assert one.ask("PUT", "/v1/schedules/new", SCHEDULE).status == 403
+        assert one.request("PUT", "/v1/schedules/new", SCHEDULE).status == 403
         assert one.post("/v1/schedules/tick/fire", {}).status in (403, 404)
     elsewhere = web.as_key(web.key("operate,publish:other.*"))
-    assert elsewhere.ask("PUT", "/v1/schedules/tick", {**SCHEDULE, "queue": "other.a"}).status == 403
+    assert elsewhere.request("PUT", "/v1/schedules/tick", {**SCHEDULE, "queue": "other.a"}).status == 403
     assert [s["queue"] for s in web.get("/v1/schedules").json["schedules"]] == ["jobs.a"]
 
 

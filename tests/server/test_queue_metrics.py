@@ -29,14 +29,14 @@ class Lost:
     """A question to the store that is not answered, once."""
 
     def __init__(self, ask: Callable[..., Any], after: int = 0) -> None:
-        self._ask = ask
+        self._request = ask
         self._after = after
 
     def __call__(self, *given: Any) -> Any:
         self._after -= 1
         if self._after == -1:
             raise tampu.Unavailable("the connection broke")
-        return self._ask(*given)
+        return self._request(*given)
 
 
 def _look_twice(node: ServerState) -> list[str]:

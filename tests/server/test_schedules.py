@@ -13,7 +13,7 @@ PATH = "/v1/schedules/nightly"
 
 def put(web: Web, path: str = PATH, **more: Any) -> Any:
     body = {"queue": "reports", "message": {"payload": {"kind": "daily"}}, "cron": "30 3 * * *", **more}
-    return web.ask("PUT", path, {name: value for name, value in body.items() if value is not None})
+    return web.request("PUT", path, {name: value for name, value in body.items() if value is not None})
 
 
 def test_a_schedule_is_put_looked_at_and_deleted(web: Web) -> None:
@@ -24,8 +24,8 @@ def test_a_schedule_is_put_looked_at_and_deleted(web: Web) -> None:
     assert web.get("/v1/schedules").json == {"schedules": [made]}
     assert web.post(f"{PATH}/pause").json["status"] == "paused"
     assert web.post(f"{PATH}/resume").json["next"] == made["next"]
-    assert web.ask("DELETE", PATH).json == {"deleted": True}
-    assert web.ask("DELETE", PATH).json == {"deleted": False}
+    assert web.request("DELETE", PATH).json == {"deleted": True}
+    assert web.request("DELETE", PATH).json == {"deleted": False}
     assert web.get(PATH).code == "not_found"
 
 

@@ -73,7 +73,7 @@ def test_messages_and_the_progress_record_are_one_commit_and_may_be_sent_twice(s
 
 
 def test_packed_messages_are_checked_as_all_others(stall: Stall, web: Web) -> None:
-    web.ask("PATCH", "/v1/queues/jobs/config", {"max_payload": 10, "max_attempts": 7, "max_depth": 2})
+    web.request("PATCH", "/v1/queues/jobs/config", {"max_payload": 10, "max_attempts": 7, "max_depth": 2})
     good = load("jobs", "fine")
     bad = {
         "payload has": load("jobs", "much too long for it"),
@@ -232,7 +232,7 @@ def test_a_read_ends_when_its_key_is_revoked_and_says_so(stall: Stall, web: Web,
 
     def revoke() -> None:
         """In the middle of the read, until the server knows of it."""
-        web.ask("DELETE", f"/v1/keys/{made['key']['id']}")
+        web.request("DELETE", f"/v1/keys/{made['key']['id']}")
         deadline = time.monotonic() + 60
         while holder.get("/v1/me").status != 401:
             assert time.monotonic() < deadline
@@ -341,7 +341,7 @@ def test_a_key_comes_from_the_environment_or_the_url_and_is_never_shown(
 
 def test_a_prefix_does_not_cross_names(stall: Stall, web: Web) -> None:
     """The key of queue ``orders`` read the settings of ``orders-secret`` by their common beginning."""
-    web.ask("PATCH", "/v1/queues/orders-secret/config", {"lease": 77})
+    web.request("PATCH", "/v1/queues/orders-secret/config", {"lease": 77})
     key = web.as_key(web.key("view,publish:orders"))
     assert key.post("/v1/spark/documents", {"kind": "queue", "prefix": "orders"}).code == "invalid_message"
     assert key.post("/v1/spark/documents", {"kind": "queue", "prefix": "orders/"}).raw.find(b"77") < 0

@@ -53,18 +53,18 @@ class Raw:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
 
-    async def say(self, *said: Any) -> None:
+    async def send(self, *said: Any) -> None:
         for one in said:
             await self.socket.send_bytes(frames.write(one))
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         message = await asyncio.wait_for(self.socket.receive(), 60)
         return frames.SERVER_FRAME.decode(message.data) if message.type is aiohttp.WSMsgType.BINARY else message
 
     async def quiet(self) -> bool:
         """Does nothing come? Asked after an answer that would have come later."""
-        await self.say(frames.Extend(999, []))
-        answer = await self.hear()
+        await self.send(frames.Extend(999, []))
+        answer = await self.receive()
         return isinstance(answer, frames.Extended) and answer.seq == 999
 
 
@@ -77,8 +77,8 @@ async def connected(stall: Stall, token: str | None = None, *, open: bool = True
     ):
         raw = Raw(socket)
         if open:
-            await raw.say(frames.Open(["jobs"], worker="raw"))
-            assert isinstance(await raw.hear(), frames.Opened)
+            await raw.send(frames.Open(["jobs"], worker="raw"))
+            assert isinstance(await raw.receive(), frames.Opened)
         yield raw
 
 
@@ -94,14 +94,14 @@ def test_no_more_is_pushed_than_there_is_credit(stall: Stall, store: tampu.Store
 
     async def work() -> None:
         async with connected(stall) as raw:
-            await raw.say(frames.Ready(3))
+            await raw.send(frames.Ready(3))
             got = 0
             while got < 3:
-                got += len((await raw.hear()).leases)
+                got += len((await raw.receive()).leases)
             assert got == 3
             assert await raw.quiet()
-            await raw.say(frames.Ready(2))
-            assert len((await raw.hear()).leases) == 2
+            await raw.send(frames.Ready(2))
+            assert len((await raw.receive()).leases) == 2
             assert await raw.quiet()
 
     run(work)
@@ -111,10 +111,10 @@ def test_no_more_is_pushed_than_there_is_credit(stall: Stall, store: tampu.Store
 def test_what_is_published_is_pushed_to_who_waits(stall: Stall, store: tampu.Store) -> None:
     async def work() -> None:
         async with connected(stall) as raw:
-            await raw.say(frames.Ready(5))
+            await raw.send(frames.Ready(5))
             assert await raw.quiet()
             await asyncio.to_thread(store.publish, "jobs", {"n": 1})
-            (lease,) = (await raw.hear()).leases
+            (lease,) = (await raw.receive()).leases
             assert (lease.message.payload, lease.worker) == (b'{"n":1}', "raw")
 
     run(work)
@@ -128,12 +128,12 @@ def test_answers_come_in_the_order_of_the_questions(stall: Stall, store: tampu.S
         async with connected(stall) as raw:
             for n, lease in enumerate(leases):
                 if n % 3:
-                    await raw.say(frames.Settle(n, [bodies.Settlement(verb="ack", receipt=lease.receipt)]))
+                    await raw.send(frames.Settle(n, [bodies.Settlement(verb="ack", receipt=lease.receipt)]))
                 elif n % 2:
-                    await raw.say(frames.Extend(n, [bodies.ExtendItem(lease.receipt, 60)]))
+                    await raw.send(frames.Extend(n, [bodies.ExtendItem(lease.receipt, 60)]))
                 else:
-                    await raw.say(frames.Settle(n, [bodies.Settlement(verb="ack", receipt="jobs/gone")]))
-            answers = [await raw.hear() for _ in leases]
+                    await raw.send(frames.Settle(n, [bodies.Settlement(verb="ack", receipt="jobs/gone")]))
+            answers = [await raw.receive() for _ in leases]
             assert [one.seq for one in answers] == list(range(50))
             assert answers[0].outcomes[0].error is not None
             assert answers[1].outcomes[0].state == "done"
@@ -148,12 +148,12 @@ def test_a_question_that_is_refused_leaves_the_others_alone(stall: Stall, store:
 
     async def work() -> None:
         async with connected(stall) as raw:
-            await raw.say(
+            await raw.send(
                 frames.Settle(1, [bodies.Settlement(verb="ack", receipt=one.receipt)]),
                 frames.Settle(2, [bodies.Settlement(verb="nack", receipt=two.receipt, delay=-1)]),
                 frames.Settle(3, [bodies.Settlement(verb="release", receipt=two.receipt)]),
             )
-            answers = [await raw.hear() for _ in range(3)]
+            answers = [await raw.receive() for _ in range(3)]
             assert isinstance(answers[1], frames.Refused)
             assert answers[1].error.code == "invalid_message"
             assert [type(t).__name__ for t in answers] == ["Settled", "Refused", "Settled"]
@@ -170,12 +170,12 @@ def test_a_question_that_is_refused_leaves_the_others_alone(stall: Stall, store:
 def test_a_bad_frame_ends_the_stream_with_a_reason(stall: Stall, frame: bytes | str) -> None:
     async def work() -> None:
         async with connected(stall) as raw:
-            await raw.say(frames.Ready(1))
+            await raw.send(frames.Ready(1))
             if isinstance(frame, str):
                 await raw.socket.send_str(frame)
             else:
                 await raw.socket.send_bytes(frame)
-            ended = await raw.hear()
+            ended = await raw.receive()
             assert (raw.socket.close_code, bool(ended.extra)) == (frames.BAD_FRAME, True)
 
     run(work)
@@ -184,12 +184,12 @@ def test_a_bad_frame_ends_the_stream_with_a_reason(stall: Stall, frame: bytes | 
 def test_a_stream_says_first_for_which_queues_it_works(stall: Stall) -> None:
     async def work() -> None:
         async with connected(stall, open=False) as raw:
-            await raw.say(frames.Ready(1))
-            await raw.hear()
+            await raw.send(frames.Ready(1))
+            await raw.receive()
             assert raw.socket.close_code == frames.BAD_FRAME
         async with connected(stall, open=False) as raw:
-            await raw.say(frames.Open(["bad name"]))
-            answer = await raw.hear()
+            await raw.send(frames.Open(["bad name"]))
+            answer = await raw.receive()
             assert (answer.error.code, answer.seq) == ("invalid_message", None)
 
     run(work)
@@ -207,9 +207,9 @@ def test_only_who_may_consume_gets_a_stream(stall: Stall) -> None:
         assert await status("tampu_nobody") == 401
         assert await status(key(stall, "view,publish")[0]) == 403
         async with connected(stall, key(stall, "consume:other")[0], open=False) as raw:
-            await raw.say(frames.Open(["jobs"]))
-            assert (await raw.hear()).error.code == "forbidden"
-            await raw.hear()
+            await raw.send(frames.Open(["jobs"]))
+            assert (await raw.receive()).error.code == "forbidden"
+            await raw.receive()
             assert raw.socket.close_code == frames.FORBIDDEN
 
     run(work)
@@ -221,8 +221,8 @@ def test_other_queues_cannot_be_settled_through_a_stream(stall: Stall, store: ta
 
     async def work() -> None:
         async with connected(stall, key(stall, "consume:jobs")[0]) as raw:
-            await raw.say(frames.Settle(1, [bodies.Settlement(verb="ack", receipt=lease.receipt)]))
-            assert (await raw.hear()).error.code == "forbidden"
+            await raw.send(frames.Settle(1, [bodies.Settlement(verb="ack", receipt=lease.receipt)]))
+            assert (await raw.receive()).error.code == "forbidden"
 
     run(work)
     assert store.stats("secret").leased == 1
@@ -232,9 +232,9 @@ def test_revoking_the_key_ends_the_stream(stall: Stall) -> None:
     async def work() -> None:
         token, id = key(stall, "consume")
         async with connected(stall, token) as raw:
-            await raw.say(frames.Ready(1))
+            await raw.send(frames.Ready(1))
             await asyncio.to_thread(stall.core.drive, KeyAdmin(stall.core, "*").revoke(id))
-            await raw.hear()
+            await raw.receive()
             assert raw.socket.close_code == frames.UNAUTHORIZED
 
     run(work)
@@ -252,7 +252,7 @@ def test_bad_keys_of_the_same_address_do_not_keep_what_a_revoked_key_has_begun(s
     async def ended(session: aiohttp.ClientSession) -> Any:
         if of == "stream":
             async with connected(stall, token) as raw:
-                await raw.hear()
+                await raw.receive()
                 return raw.socket.close_code
         mine = {"authorization": f"Bearer {token}"}
         asked: dict[str, Any] = {"json": {"queues": "jobs", "wait": 50}} if of == "poll" else {}
@@ -274,7 +274,7 @@ def test_bad_keys_of_the_same_address_do_not_keep_what_a_revoked_key_has_begun(s
 def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall, store: tampu.Store) -> None:
     async def work() -> None:
         async with connected(stall) as raw:
-            await raw.say(frames.Ready(5))
+            await raw.send(frames.Ready(5))
             assert await raw.quiet()
 
     run(work)
@@ -289,11 +289,11 @@ def test_a_worker_that_does_not_read_gets_its_credit_and_no_more(stall: Stall, s
 
     async def work() -> None:
         async with connected(stall) as raw:
-            await raw.say(frames.Ready(20))
+            await raw.send(frames.Ready(20))
             await asyncio.to_thread(until, lambda: store.stats("jobs").leased == 20)
             got = 0
             while got < 20:
-                got += len((await raw.hear()).leases)
+                got += len((await raw.receive()).leases)
             assert await raw.quiet()
 
     run(work)

@@ -46,7 +46,7 @@ class Web:
     def as_key(self, token: str | None, **headers: str) -> Web:
         return Web(self.url, token, **headers)
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """A body that is not bytes is sent as JSON."""
         given = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if body is not None and not isinstance(body, bytes):
@@ -56,10 +56,10 @@ class Web:
         return Answer(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.data)
 
     def get(self, path: str, **headers: str) -> Answer:
-        return self.ask("GET", path, **headers)
+        return self.request("GET", path, **headers)
 
     def post(self, path: str, body: Any = None, **headers: str) -> Answer:
-        return self.ask("POST", path, body, **headers)
+        return self.request("POST", path, body, **headers)
 
     def key(self, *grants: str, **more: Any) -> str:
         """A new key with grants such as ``publish:orders.*``; its token."""

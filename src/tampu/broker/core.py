@@ -200,11 +200,11 @@ class Core(StepRunner):
         self.engine = engine
         self.settings = SettingsCache(engine)
         self.waiting = Waiters()
-        self._hears_all = "hand_over" in engine.capabilities
+        self._reports_changes = "hand_over" in engine.capabilities
         """The engine reports every change at once, also those of other processes."""
-        self.commit_queues = CommitQueues(engine, self.waiting if self._hears_all else None)
+        self.commit_queues = CommitQueues(engine, self.waiting if self._reports_changes else None)
         self.coalescer = self.commit_queues.main
-        self.ends = Completion(engine)
+        self.completion = Completion(engine)
         self.on_due: Callable[[int], None] = lambda _at: None
         self.on_change: Callable[[], None] = lambda: None
         self.on_leases_expired: Callable[[Mapping[tuple[str, str], tuple[int, int]]], None] = lambda _queues: None
@@ -230,19 +230,19 @@ class Core(StepRunner):
     def on_remote_change(self) -> bool:
         self.waiting.note_all()
         try:
-            self.look()
+            self.wake_waiters()
         except TampuError as error:  # the wake-up thread must go on
             log.warning("could not check for new messages, will try again: %s", error)
         self.on_change()
         return self.waiting.anybody
 
-    def look(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake waiters whose queues have messages, also messages that other processes published."""
         if self.waiting.anybody:
             self._while_open(self.poll_status)
 
     def poll_status(self) -> PollStatus:
-        """Do what `look` does, and return what maintenance tasks need to know, in the same round trip."""
+        """Do what `wake_waiters` does, and return what maintenance tasks need to know, in the same round trip."""
         status = self.engine.poll_status(self.waiting.queues)
         self.waiting.wake(status.ready)
         return status
@@ -253,7 +253,7 @@ class Core(StepRunner):
 
     def _unchanged(self, pause: WaitForMessages) -> bool:
         """True if the engine has surely reported nothing since the claim: then there is nothing to look for."""
-        return self._hears_all and pause.mark is not None and pause.mark == self.waiting.mark(pause.queues)
+        return self._reports_changes and pause.mark is not None and pause.mark == self.waiting.mark(pause.queues)
 
     def _ready(self, pause: WaitForMessages) -> bool:
         if pause.empty and any(self.engine.poll_status(pause.empty).ready.values()):
@@ -290,8 +290,8 @@ class Core(StepRunner):
         if not isinstance(step, Settle | Together):
             return self.coalescer.submit(step)
         reply = self.commit_queues.for_call(step).submit(step)
-        if self.ends.anybody:
-            self.ends.stir()
+        if self.completion.anybody:
+            self.completion.read_now()
         return reply
 
     def _wait(self, step: WaitForMessages | WaitForEnd) -> None:
@@ -305,12 +305,12 @@ class Core(StepRunner):
                 self.waiting.leave(waiter)
             return
         ended = threading.Event()
-        self.ends.expect(step.tenant, step.id, ended.set)
+        self.completion.expect(step.tenant, step.id, ended.set)
         try:
             if not self._has_ended(step):
                 ended.wait(step.seconds)
         finally:
-            self.ends.forget(step.tenant, step.id, ended.set)
+            self.completion.forget(step.tenant, step.id, ended.set)
 
     def _has_ended(self, step: WaitForEnd) -> bool:
         """Check again after registering: the message may have ended since the verb read it."""
@@ -330,8 +330,8 @@ class Core(StepRunner):
         if isinstance(step, PublishSet):
             return step.messages(step.replies(await self.coalescer.submit_async(step.call)))
         reply = await self.coalescer.submit_async(step)
-        if self.ends.anybody and isinstance(step, Settle | Together):
-            self.ends.stir()
+        if self.completion.anybody and isinstance(step, Settle | Together):
+            self.completion.read_now()
         return reply
 
     async def _wait_for_end_async(self, step: WaitForEnd) -> None:
@@ -341,7 +341,7 @@ class Core(StepRunner):
             with contextlib.suppress(RuntimeError):  # its loop was closed
                 loop.call_soon_threadsafe(ended.set)
 
-        await asyncio.to_thread(self.ends.expect, step.tenant, step.id, notify)
+        await asyncio.to_thread(self.completion.expect, step.tenant, step.id, notify)
         try:
             if not await asyncio.to_thread(self._has_ended, step):
                 async with asyncio.timeout(step.seconds):
@@ -349,7 +349,7 @@ class Core(StepRunner):
         except TimeoutError:
             return
         finally:
-            self.ends.forget(step.tenant, step.id, notify)
+            self.completion.forget(step.tenant, step.id, notify)
 
     async def pause_async(self, step: WaitForMessages, waiter: WaitingClaim) -> Any:
         """Carry out the step with a waiter of the caller's, which the caller can wake to end it sooner."""

@@ -115,7 +115,7 @@ class SettingsCache:
         self._revision = -1
         self._checked_at = 0.0
         self.watched = False
-        """True if `look` is called regularly; then `get` does not check for changes itself."""
+        """True if `refresh` is called regularly; then `get` does not check for changes itself."""
 
     def knows(self, tenant: str, queue: str) -> bool:
         """True if `get` needs no read of the engine."""
@@ -123,7 +123,7 @@ class SettingsCache:
 
     def get(self, tenant: str, queue: str) -> Settings:
         if not self.watched and time.monotonic() - self._checked_at > _CHECK_SECONDS:
-            self.look()
+            self.refresh()
         found = self._known.get((tenant, queue))
         if found is None:
             revision = self._revision
@@ -145,7 +145,7 @@ class SettingsCache:
             self._known.clear()
             self._checked_at = 0.0
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Empty the cache if any process has changed a document."""
         self._checked_at = time.monotonic()
         revision = self._engine.revision()

@@ -65,7 +65,7 @@ class Output:
         for thing in things:
             self.console.print(thing, crop=False)
 
-    def say(self, text: str, style: str = "") -> None:
+    def line(self, text: str, style: str = "") -> None:
         """Print a line that is never cut or wrapped, so that it can be copied."""
         self.console.print(clean(text), style=style or None, soft_wrap=True)
 
@@ -74,7 +74,7 @@ class Output:
         if self.json:
             self.document(document)
         else:
-            self.say(line, style)
+            self.line(line, style)
 
     def note(self, text: str) -> None:
         """Print a remark for people on standard error; nothing with --json."""

@@ -25,12 +25,12 @@ def answer(
         session.out.document({**more, "outcomes": rows})
     else:
         for name, outcome in zip(names, outcomes, strict=True):
-            say(session, name, outcome)
+            print_outcome(session, name, outcome)
     raise typer.Exit(exits.of_outcomes(list(outcomes)))
 
 
-def say(session: Session, name: str | None, outcome: tampu.Outcome) -> None:
+def print_outcome(session: Session, name: str | None, outcome: tampu.Outcome) -> None:
     if outcome.error is None:
-        session.out.say(f"{outcome.id}  {outcome.state}", output.STYLES.get(str(outcome.state), ""))
+        session.out.line(f"{outcome.id}  {outcome.state}", output.STYLES.get(str(outcome.state), ""))
     else:
-        session.out.say(f"{name}  {outcome.error.code}: {outcome.error.message}", "red")
+        session.out.line(f"{name}  {outcome.error.code}: {outcome.error.message}", "red")

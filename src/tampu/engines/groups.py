@@ -70,7 +70,7 @@ class Limits(msgspec.Struct, frozen=True):
     group_rate: GroupRate | None = None
 
     @classmethod
-    def kept(cls, slots: int | None, us: int | None, burst: int | None) -> Limits:
+    def from_row(cls, slots: int | None, us: int | None, burst: int | None) -> Limits:
         """From the columns of a queue. NULL slots mean `ORDERED`."""
         return cls(slots or ORDERED, GroupRate(us, burst) if us and burst else None)
 

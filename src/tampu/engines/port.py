@@ -465,13 +465,13 @@ class Engine(Protocol):
         """Every document, of all kinds and tenants."""
         ...
 
-    def kept(
+    def export_messages(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> SnapshotPage | None:
         """As `page`, with everything another store needs to import the messages."""
         ...
 
-    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
+    def export_idempotency_keys(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
         """The idempotency keys of a tenant's queues within their window. A key may appear on two pages."""
         ...
 

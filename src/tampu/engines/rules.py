@@ -80,8 +80,8 @@ def lost() -> LeaseLost:
     )
 
 
-def trace(verb: str, lease: int) -> int:
-    """Settle marker: stored with the new state, so that a repeated settle gets the same outcome. Verbs that lead to the
+def settle_marker(verb: str, lease: int) -> int:
+    """Stored with the new state, so that a repeated settle gets the same outcome. Verbs that lead to the
     same state have different markers."""
     return ~lease if verb in ("release", "reject") else lease
 

@@ -1,7 +1,7 @@
 """Moving messages between stores: whole messages as values, and the calls that import them.
 
-`Engine.kept` and `Engine.requests` export, `Import` imports. Which messages are moved, and when, is policy: see
-`tampu.broker.transfer`.
+`Engine.export_messages` and `Engine.export_idempotency_keys` export, `Import` imports. Which messages are moved, and
+when, is policy: see `tampu.broker.transfer`.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ _MOST_BYTES = 4 * 1024 * 1024
 _BUSY_SECONDS = 0.02
 """Between two looks at least, so that a busy store is read in pages."""
 _FIRST_SECONDS, _LAST_SECONDS, _GROWTH = 0.25, 10.0, 1.25
-"""Between two looks when nothing is heard: other processes tell of what became ready, but not of all else."""
-_HEARING_SECONDS = 60.0
+"""Between two looks when nothing is found: other processes tell of what became ready, but not of all else."""
+_POLLED_SECONDS = 60.0
 """In place of ``_LAST_SECONDS`` on engines where maintenance hears of every change of the journal (`hear`)."""
 _RETRY_SECONDS = 1.0
 ATTEMPTS = 10
@@ -55,7 +55,7 @@ class Follower:
         self._stopped = threading.Event()
         self._pause = _FIRST_SECONDS
         self._longest = _LAST_SECONDS
-        self._heard: tuple[int, Position | None] | None = None
+        self._last_poll: tuple[int, Position | None] | None = None
         self._thread: threading.Thread | None = None
 
     # -- one look at the journal
@@ -189,12 +189,12 @@ class Follower:
         self._pause = _FIRST_SECONDS
         self._wake.set()
 
-    def hear(self, status: PollStatus) -> None:
+    def on_poll(self, status: PollStatus) -> None:
         """Look soon if a document has changed since the last poll, or the journal if the engine reports its end."""
-        heard = (status.revision, status.journal_end)
-        self._longest = _LAST_SECONDS if status.journal_end is None else _HEARING_SECONDS
-        if heard != self._heard:
-            self._heard = heard
+        found = (status.revision, status.journal_end)
+        self._longest = _LAST_SECONDS if status.journal_end is None else _POLLED_SECONDS
+        if found != self._last_poll:
+            self._last_poll = found
             self.wake()
 
     def _committed(self, _calls: int, _seconds: float) -> None:
@@ -204,7 +204,7 @@ class Follower:
         while not self._stopped.is_set():
             self._wake.clear()
             try:
-                seconds = self.look()
+                seconds = self.step()
             except Exception as error:
                 if not self._core.closed:
                     known = isinstance(error, TampuError)
@@ -216,7 +216,7 @@ class Follower:
                 self._stopped.wait(_BUSY_SECONDS)
                 self._wake.wait(seconds)
 
-    def look(self) -> float:
+    def step(self) -> float:
         """Give new transitions to the handlers. Return the seconds to wait, unless something wakes the thread."""
         if not FOLLOWERS or not self._leads():
             self.forget()

@@ -90,7 +90,7 @@ class Supervisor:
             self._scheduler.forget()
             return _LOOK_SECONDS
         self._follower.start()
-        self._follower.hear(status)
+        self._follower.on_poll(status)
         dues = (self._sweeper.sweep(status), self._scheduler.fire(status))
         self._next_us = min((at for at in dues if at is not None), default=None)
         self._reorderer.rank(status)  # it is never due before the next turn

@@ -88,11 +88,11 @@ class Listings:
             share.turns.release()
             self._leave(name, share, refuse)
 
-        def tell(_: Any) -> None:
+        def notify(_: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(done)
 
-        future.add_done_callback(tell)
+        future.add_done_callback(notify)
         return await asyncio.wrap_future(future)
 
     def _leave(self, name: str, share: _Share, counted: bool) -> None:

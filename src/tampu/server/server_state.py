@@ -207,7 +207,7 @@ class ServerState:
             self.traced = tracing.on()
         if revision == self._revision:
             return []
-        self.core.settings.look()
+        self.core.settings.refresh()
         gone = self.authenticator.key_cache.refresh()
         self._revision = revision  # last: after an error everything is read again
         return gone

@@ -75,12 +75,12 @@ class HttpStore(ArrowStore):
             self._cores[tenant] = RemoteCore(self._url, self._token, tenant)
         return self._cores[tenant]
 
-    def _do(self, tenant: str, ask: Request) -> Any:
+    def _do(self, tenant: str, request: Request) -> Any:
         """Send a request; waits if the rate limit of the key is reached."""
         until = time.monotonic() + _PATIENCE
         while True:
             try:
-                return self._core(tenant).do(ask)
+                return self._core(tenant).do(request)
             except RateLimited as error:
                 if error.retry_after is None or time.monotonic() + error.retry_after > until:
                     raise
@@ -113,7 +113,7 @@ class HttpStore(ArrowStore):
         if not calls:
             return []
         changes = [self._to_change(call) for call in calls]
-        ask = Request(
+        request = Request(
             "POST",
             "/v1/spark/changes",
             _read_changed,
@@ -121,7 +121,7 @@ class HttpStore(ArrowStore):
             again=wire.SparkChanges(changes, again=True),
             wait=_LONG_SECONDS,
         )
-        changed: wire.SparkChanged = self._do(_tenant(calls[0]), ask)
+        changed: wire.SparkChanged = self._do(_tenant(calls[0]), request)
         return list(changed.replies)
 
     def _to_change(self, call: Call) -> wire.SparkChange:
@@ -175,8 +175,8 @@ class HttpStore(ArrowStore):
     # -- the journal
 
     def _place(self, **at: int) -> wire.SparkPlace:
-        ask = Request("GET", "/v1/spark/place", _read_place, query=list(at.items()), wait=_LONG_SECONDS)
-        reply: wire.SparkPlace = self._do(_OWN, ask)
+        request = Request("GET", "/v1/spark/place", _read_place, query=list(at.items()), wait=_LONG_SECONDS)
+        reply: wire.SparkPlace = self._do(_OWN, request)
         return reply
 
     def now(self) -> int:
@@ -201,9 +201,9 @@ class HttpStore(ArrowStore):
             query: list[tuple[str, Any]] = [("partition", partition), ("after", after), ("upto", upto)]
             query += [("queue", queue) for queue in queues or ()]
             query.append(("everyone", "true" if tenant is None else None))
-            ask = Request("GET", "/v1/spark/journal", bytes, query=query, wait=_LONG_SECONDS)
+            request = Request("GET", "/v1/spark/journal", bytes, query=query, wait=_LONG_SECONDS)
             try:
-                for batch in self._batches(tenant, ask):
+                for batch in self._batches(tenant, request):
                     yield batch
                     after, failed = batch.column("offset")[-1].as_py(), 0
                 return
@@ -218,24 +218,24 @@ class HttpStore(ArrowStore):
         given = msgspec.structs.asdict(query)
         tenant = given.pop("tenant")
         body = wire.SparkPlan(wire.SparkQuery(everyone=tenant is None, **given), pieces)
-        ask = Request("POST", "/v1/spark/plan", _read_planned, body, wait=_LONG_SECONDS)
-        reply: wire.SparkPlanned = self._do(tenant or _OWN, ask)
+        request = Request("POST", "/v1/spark/plan", _read_planned, body, wait=_LONG_SECONDS)
+        reply: wire.SparkPlanned = self._do(tenant or _OWN, request)
         sender = msgspec.msgpack.encode
         return SnapshotPlan(reply.position, [sender((tenant, piece)) for piece in reply.pieces])
 
     def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
         tenant, signed = _read_piece(piece)
-        ask = Request("POST", "/v1/spark/messages", bytes, wire.SparkPiece(signed), wait=_LONG_SECONDS)
-        return self._batches(tenant, ask)
+        request = Request("POST", "/v1/spark/messages", bytes, wire.SparkPiece(signed), wait=_LONG_SECONDS)
+        return self._batches(tenant, request)
 
     def by_ids(self, tenant: str, ids: Sequence[str]) -> pa.Table:
-        ask = Request("POST", "/v1/spark/deliveries", bytes, bodies.Ids(list(ids)), wait=_LONG_SECONDS)
-        return pa.Table.from_batches(list(self._batches(tenant, ask)), columns.MESSAGES)
+        request = Request("POST", "/v1/spark/deliveries", bytes, bodies.Ids(list(ids)), wait=_LONG_SECONDS)
+        return pa.Table.from_batches(list(self._batches(tenant, request)), columns.MESSAGES)
 
-    def _batches(self, tenant: str | None, ask: Request) -> Iterator[pa.RecordBatch]:
+    def _batches(self, tenant: str | None, request: Request) -> Iterator[pa.RecordBatch]:
         rows = 0
         try:
-            with self._core(tenant or _OWN).open(ask) as stream, pa.ipc.open_stream(stream) as batches:
+            with self._core(tenant or _OWN).open(request) as stream, pa.ipc.open_stream(stream) as batches:
                 while True:
                     batch, reply = batches.read_next_batch_with_custom_metadata()
                     if reply is None:

@@ -104,7 +104,7 @@ class Runner:
         self.outages = Outages()
         self.started = threading.Event()
         self.done = 0
-        self.tallies: dict[str, dict[str, int]] = {}
+        self.outcomes: dict[str, dict[str, int]] = {}
         """Counts of outcomes, by task."""
         self.alive_at = time.monotonic()
         """When the event loop last ran."""
@@ -274,10 +274,10 @@ class Runner:
         receipts = []
         for work, settlement in ended:
             receipts.append(work.lease.receipt)
-            tally = self.tallies.get(work.task.name)
-            if tally is None:
-                tally = self.tallies[work.task.name] = dict.fromkeys(("ack", "nack", "reject", "release", "lost"), 0)
-            tally["lost" if settlement is None else _VERBS[type(settlement)]] += 1
+            counts = self.outcomes.get(work.task.name)
+            if counts is None:
+                counts = self.outcomes[work.task.name] = dict.fromkeys(("ack", "nack", "reject", "release", "lost"), 0)
+            counts["lost" if settlement is None else _VERBS[type(settlement)]] += 1
         self.done += len(ended)
         self._lease_keeper.remove(receipts)
         for receipt in receipts:

@@ -113,7 +113,7 @@ def contents(engine: Engine, *, ended: bool = True) -> Contents:
         after: tuple[Any, ...] | None = None
         items: list[MessageSnapshot] = []
         while True:
-            page = engine.kept(tenant, queue, state, after, 100)
+            page = engine.export_messages(tenant, queue, state, after, 100)
             assert page is not None
             items += page.items
             after = page.cursor
@@ -128,7 +128,7 @@ def requests(engine: Engine, tenant: str) -> dict[str, Request]:
     found: dict[str, Request] = {}
     after: tuple[Any, ...] | None = None
     while True:
-        page = engine.requests(tenant, after, 100)
+        page = engine.export_idempotency_keys(tenant, after, 100)
         found |= {request.key: request for request in page.items}
         after = page.cursor
         if after is None:

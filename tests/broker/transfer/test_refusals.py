@@ -230,7 +230,7 @@ def test_looking_changes_nothing(source: str, clock: FakeClock) -> None:
         store.claim("jobs", lease=60)
     with opened(source, clock=clock) as (here,):
         before = (contents(here), documents_of(here), here.revision())
-        report = Move(here, here, TransferOptions(), origin="", goal="").look()
+        report = Move(here, here, TransferOptions(), origin="", goal="").preview()
         assert (report.dry_run, report.total, report.stored) == (True, 3, 0)
         assert report.notes == ["default/jobs: 1 messages are leased"]
         assert (contents(here), documents_of(here), here.revision()) == before

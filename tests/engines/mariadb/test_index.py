@@ -64,13 +64,13 @@ def _asked(store: tampu.Store) -> list[str]:
     names: list[str] = []
     engine: Any = access.engine(store)
     db = engine._db
-    ask = db.ask
+    ask = db.submit
 
     def heard(name: str, *values: Any) -> Any:
         names.append(name)
         return ask(name, *values)
 
-    db.ask = heard
+    db.submit = heard
     return names
 
 
@@ -153,7 +153,7 @@ def test_a_commit_that_fails_gives_back_what_it_was_offered(store: tampu.Store, 
     store.publish_many("jobs", range(10))
     store.claim("jobs")
     engine: Any = access.engine(store)
-    ask = engine._db.ask
+    ask = engine._db.submit
 
     def broken(name: str, *values: Any) -> Any:
         if name == "insert_leases":
@@ -161,7 +161,7 @@ def test_a_commit_that_fails_gives_back_what_it_was_offered(store: tampu.Store, 
         return ask(name, *values)
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine._db, "ask", broken)
+        patched.setattr(engine._db, "submit", broken)
         with pytest.raises(ZeroDivisionError):
             store.claim("jobs", limit=3)
     assert _known(store) == 9
@@ -417,10 +417,10 @@ def _die_at(store: tampu.Store, step: str) -> None:
 
         setattr(index, step, then_die)
     elif step == "COMMIT":
-        say = db.say
-        db.say = lambda sql: die() if sql == b"COMMIT" else say(sql)
+        say = db.command
+        db.command = lambda sql: die() if sql == b"COMMIT" else say(sql)
     else:
-        ask = db.ask
+        ask = db.submit
 
         def heard(name: str, *values: Any) -> Any:
             answer = ask(name, *values)
@@ -429,7 +429,7 @@ def _die_at(store: tampu.Store, step: str) -> None:
                 die()
             return answer
 
-        db.ask = heard
+        db.submit = heard
 
 
 @pytest.mark.usefixtures("unhurried")

@@ -68,7 +68,7 @@ def test_what_a_reader_gets_is_on_disk(store: tampu.Store, url: str) -> None:
     asked: list[str] = []
     with tampu.open(url, maintenance=False) as reader:
         theirs: Any = access.engine(reader)
-        ask = theirs.readers.ask
+        ask = theirs.readers.run
 
         def heard(work: Any) -> Any:
             def recorded(db: Any) -> Any:
@@ -86,7 +86,7 @@ def test_what_a_reader_gets_is_on_disk(store: tampu.Store, url: str) -> None:
 
             return ask(recorded)
 
-        theirs.readers.ask = heard
+        theirs.readers.run = heard
         store.publish("jobs", 1)
         engine.journal(None, 10, None)  # numbered by somebody else, whose commit may not be on disk yet
         for _ in range(3):

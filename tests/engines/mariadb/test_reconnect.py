@@ -69,7 +69,7 @@ def test_a_connection_lost_in_the_commit_is_reported_and_not_tried_again(store: 
     store.publish("jobs", 1)
     engine: Any = access.engine(store)
     id = engine._db.connection.thread_id()
-    say = engine._db.say
+    say = engine._db.command
 
     def cut(sql: bytes) -> None:
         say(sql)
@@ -77,7 +77,7 @@ def test_a_connection_lost_in_the_commit_is_reported_and_not_tried_again(store: 
             with db.cursor() as cursor:
                 cursor.execute(f"KILL CONNECTION {id}")
 
-    engine._db.say = cut
+    engine._db.command = cut
     with pytest.raises(tampu.Unavailable, match="may or may not"):
         store.publish("jobs", 2)
     store.publish("jobs", 3)
@@ -89,7 +89,7 @@ def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
     store: tampu.Store, monkeypatch: Any, number: int
 ) -> None:
     engine: Any = access.engine(store)
-    ask = engine._db.ask
+    ask = engine._db.submit
     left = 3
 
     def undone(name: str, *values: Any) -> Any:
@@ -99,7 +99,7 @@ def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
             raise pymysql.OperationalError(number, "undone")
         return ask(name, *values)
 
-    monkeypatch.setattr(engine._db, "ask", undone)
+    monkeypatch.setattr(engine._db, "submit", undone)
     store.publish("jobs", 1)
     assert left == 0
     left = 1000

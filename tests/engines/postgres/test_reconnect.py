@@ -74,7 +74,7 @@ def test_a_connection_lost_in_the_commit_is_reported_and_not_tried_again(
     store.publish("jobs", 1)
     engine: Any = access.engine(store)
     pid = engine._db.connection.info.backend_pid
-    say = engine._db.say
+    say = engine._db.command
 
     def cut(sql: bytes) -> None:
         say(sql)
@@ -82,7 +82,7 @@ def test_a_connection_lost_in_the_commit_is_reported_and_not_tried_again(
             db.execute("SELECT pg_terminate_backend(%s)", (pid,))
             until(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() is None)
 
-    engine._db.say = cut
+    engine._db.command = cut
     with pytest.raises(tampu.Unavailable, match="may or may not"):
         store.publish("jobs", 2, idempotency_key="two")  # not plain: a commit of several round trips
     store.publish("jobs", 3)

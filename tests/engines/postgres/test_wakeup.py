@@ -32,7 +32,7 @@ def test_others_are_woken_by_notify(url: str) -> None:
 
         _wakeup(other)._on_remote_change = hear
         engine: Any = access.engine(store)
-        until(lambda: engine.readers.ask(lambda db: db.row("count_listeners", _wakeup(store)._channel)[0]) == 2)
+        until(lambda: engine.readers.run(lambda db: db.row("count_listeners", _wakeup(store)._channel)[0]) == 2)
         heard.clear()
         store.publish("jobs", 1)
         assert heard.wait(60)

@@ -17,7 +17,7 @@ from tampu.engines.sql.named_statements import load, parse
 from tampu.engines.sqlite import operations as sqlite_operations
 
 SOURCE = Path(tampu.__file__).parent
-SENDS = {"rows", "row", "value", "send", "ahead", "ask", "whole"}
+SENDS = {"rows", "row", "value", "send", "ahead", "submit", "whole"}
 """Methods of a connection whose first argument is the name of a statement."""
 HEADER = "-- name: one\n-- Does it.\n-- Run by: publish\n-- In:  nothing\n-- Out: nothing\n"
 

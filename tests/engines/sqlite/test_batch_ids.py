@@ -92,4 +92,4 @@ def test_another_batch_under_the_name_is_refused(engine: SqliteEngine, other: Pu
 def test_names_do_not_move_house(engine: SqliteEngine) -> None:
     engine.run([batch(3)])
     assert rows(engine) == 1
-    assert engine.requests("default", None, 10).items == []
+    assert engine.export_idempotency_keys("default", None, 10).items == []

@@ -129,7 +129,7 @@ from tampu.broker import access
 store = tampu.open(sys.argv[1])
 while not access.engine(store)._peers._leading:
     store.publish("jobs", 1)
-gate = access.engine(store)._peers.gate()
+gate = access.engine(store)._peers.write_lock()
 gate.__enter__()
 child = os.fork()
 if child == 0:

@@ -314,7 +314,7 @@ class Admin:
             if moves:
                 yield from reorder.follow(self.tenant, queue, ranks=ranks)
             if {"status", "rate", "max_in_flight"} & changes.keys():
-                self.core.look()
+                self.core.wake_waiters()
             return new
         raise VersionConflict(f"the settings of {queue} keep changing", hint="try again")
 

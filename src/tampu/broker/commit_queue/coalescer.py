@@ -36,13 +36,13 @@ class Future(Protocol):
 
 
 class Ticket:
-    """One call, and where its reply goes: to a thread that waits at ``gate``, or to a future."""
+    """One call, and where its reply goes: to a thread that waits at ``lock``, or to a future."""
 
-    __slots__ = ("abandoned", "call", "future", "gate", "lead", "reply")
+    __slots__ = ("abandoned", "call", "future", "lead", "lock", "reply")
 
-    def __init__(self, call: Call, gate: Any = None, future: Future | None = None) -> None:
+    def __init__(self, call: Call, lock: Any = None, future: Future | None = None) -> None:
         self.call = call
-        self.gate = gate
+        self.lock = lock
         self.future = future
         self.lead = False
         self.abandoned = False
@@ -112,16 +112,16 @@ class Coalescer:
         """Wait for the reply, or lead the commit that includes the call."""
         with self._mutex:
             if self._busy:
-                ticket.gate = threading.Lock()
-                ticket.gate.acquire()
+                ticket.lock = threading.Lock()
+                ticket.lock.acquire()
                 self._pending.append(ticket)
             else:
                 ticket.lead = True
                 # In front: a leader always runs its own call, however many tasks wait.
                 self._pending.insert(0, ticket)
                 self._busy = True
-        if ticket.gate is not None:
-            ticket.gate.acquire()
+        if ticket.lock is not None:
+            ticket.lock.acquire()
         if ticket.lead:
             self._lead(ticket)
 
@@ -216,11 +216,11 @@ class Coalescer:
                 with self._mutex:
                     self._release_abandoned(batch)
                     next_leader = self._next_leader()
-                    passed = next_leader is None or next_leader.gate is not None
+                    passed = next_leader is None or next_leader.lock is not None
                     if passed and leader is not None:
                         leader.lead = False
-                if next_leader is not None and next_leader.gate is not None:
-                    next_leader.gate.release()
+                if next_leader is not None and next_leader.lock is not None:
+                    next_leader.lock.release()
                 self._deliver(batch)
                 if passed:
                     return
@@ -259,8 +259,8 @@ class Coalescer:
             if leader is not None:
                 leader.lead = False
         self._deliver(batch)
-        if next_leader is not None and next_leader.gate is not None:
-            _release(next_leader.gate)
+        if next_leader is not None and next_leader.lock is not None:
+            _release(next_leader.lock)
         elif next_leader is not None and not self._start_helper():
             self._lead()
 
@@ -272,7 +272,7 @@ class Coalescer:
             self._busy = False
             return None
         next_leader = self._pending[0]
-        next_leader.lead = next_leader.gate is not None
+        next_leader.lead = next_leader.lock is not None
         return next_leader
 
     def _run(self, batch: list[Ticket]) -> None:
@@ -303,8 +303,8 @@ class Coalescer:
         for ticket in batch:
             if ticket.future is not None:
                 loops.setdefault(ticket.future.get_loop(), []).append((ticket.future, ticket.reply))
-            elif ticket.gate is not None and not ticket.lead:
-                _release(ticket.gate)
+            elif ticket.lock is not None and not ticket.lead:
+                _release(ticket.lock)
         for loop, answers in loops.items():
             with contextlib.suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(_answer, answers)
@@ -317,9 +317,9 @@ class Coalescer:
             helper.shutdown(wait=True)
 
 
-def _release(gate: Any) -> None:
+def _release(lock: Any) -> None:
     with contextlib.suppress(RuntimeError):  # released before
-        gate.release()
+        lock.release()
 
 
 def _answer(answers: list[tuple[Future, Any]]) -> None:

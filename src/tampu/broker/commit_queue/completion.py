@@ -19,7 +19,7 @@ _FIRST_SECONDS = 0.004
 _LAST_SECONDS = 0.25
 _GROWTH = 1.25
 log = logging.getLogger("tampu")
-Tell = Callable[[], None]
+Callback = Callable[[], None]
 
 
 class Completion:
@@ -28,8 +28,8 @@ class Completion:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._waiting: dict[tuple[str, str], list[Tell]] = {}
-        self._stirred = threading.Event()
+        self._waiting: dict[tuple[str, str], list[Callback]] = {}
+        self._wake_up = threading.Event()
         self._pause = _FIRST_SECONDS
         self._reader: threading.Thread | None = None
 
@@ -37,41 +37,43 @@ class Completion:
     def anybody(self) -> bool:
         return bool(self._waiting)
 
-    def expect(self, tenant: str, id: str, tell: Tell) -> None:
-        """Call ``tell`` when the message ends. Read the message after this: it may have ended before."""
+    def expect(self, tenant: str, id: str, callback: Callback) -> None:
+        """Call ``callback`` when the message ends. Read the message after this: it may have ended before."""
         with self._lock:
             self._pause = _FIRST_SECONDS
             if self._reader is None:
                 cursor = JournalCursor(self._engine)
-                self._reader = threading.Thread(target=self._follow, args=(cursor,), name="tampu-ends", daemon=True)
+                self._reader = threading.Thread(
+                    target=self._follow, args=(cursor,), name="tampu-completion", daemon=True
+                )
                 self._reader.start()
-            self._waiting.setdefault((tenant, id), []).append(tell)
-        self._stirred.set()
+            self._waiting.setdefault((tenant, id), []).append(callback)
+        self._wake_up.set()
 
-    def forget(self, tenant: str, id: str, tell: Tell) -> None:
+    def forget(self, tenant: str, id: str, callback: Callback) -> None:
         with self._lock:
             line = self._waiting.get((tenant, id), [])
-            if tell in line:
-                line.remove(tell)
+            if callback in line:
+                line.remove(callback)
                 if not line:
                     del self._waiting[tenant, id]
         if not self._waiting:
-            self._stirred.set()
+            self._wake_up.set()
 
-    def stir(self) -> None:
+    def read_now(self) -> None:
         """Read now, because this process has settled something."""
         self._pause = _FIRST_SECONDS
-        self._stirred.set()
+        self._wake_up.set()
 
     def close(self) -> None:
         """Call back all waiters; then the thread ends."""
         with self._lock:
-            told = [tell for line in self._waiting.values() for tell in line]
+            callbacks = [callback for line in self._waiting.values() for callback in line]
             self._waiting.clear()
             reader = self._reader
-        for tell in told:
-            tell()
-        self._stirred.set()
+        for callback in callbacks:
+            callback()
+        self._wake_up.set()
         if reader is not None and reader is not threading.current_thread():
             reader.join()
 
@@ -81,18 +83,18 @@ class Completion:
                 if not self._waiting:
                     self._reader = None
                     return
-            self._stirred.clear()
+            self._wake_up.clear()
             try:
                 moves = cursor.read()
             except TampuError as error:
                 log.warning("cannot read the journal for callers that wait for results, will try again: %s", error)
-                self._stirred.wait(_LAST_SECONDS)
+                self._wake_up.wait(_LAST_SECONDS)
                 continue
             ended = [(moved.tenant, moved.id) for moved in moves if has_ended(moved.state)]
             with self._lock:
-                told = [tell for place in ended for tell in self._waiting.get(place, ())]
-            for tell in told:
-                tell()
+                callbacks = [callback for place in ended for callback in self._waiting.get(place, ())]
+            for callback in callbacks:
+                callback()
             if not cursor.more:
-                self._stirred.wait(self._pause)
+                self._wake_up.wait(self._pause)
                 self._pause = min(_LAST_SECONDS, self._pause * _GROWTH)

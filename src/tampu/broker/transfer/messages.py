@@ -52,7 +52,7 @@ class MessageTransfer:
     def _pages(self, queue: QueueCount, state: State) -> Iterator[list[MessageSnapshot]]:
         after = None
         while True:
-            page = self._source.kept(queue.tenant, queue.queue, state, after, PAGE)
+            page = self._source.export_messages(queue.tenant, queue.queue, state, after, PAGE)
             if page is None:
                 return
             if page.items:
@@ -78,7 +78,7 @@ class MessageTransfer:
         copied = lost = 0
         after = None
         while True:
-            page = self._source.requests(tenant, after, PAGE)
+            page = self._source.export_idempotency_keys(tenant, after, PAGE)
             by_queue: dict[str, list[Request]] = {}
             for request in page.items:
                 if request.queue is None:

@@ -246,7 +246,7 @@ class Move:
         coming.done = True
         progress.save(self._target, coming)
 
-    def look(self) -> Report:
+    def preview(self) -> Report:
         """What there is to copy, without changing anything."""
         made = Report(queues=self._in_source(), dry_run=True)
         made.notes += [f"{name}: {count} messages are leased" for name, count in close.leased(self._source).items()]

@@ -176,9 +176,9 @@ class Show:
         began = time.monotonic()
         broken = work.begin()
         if not session.json:
-            session.out.say(f"tampu {tampu.__version__}: opened {session.url}, starting {WORKERS} workers", "bold")
+            session.out.line(f"tampu {tampu.__version__}: opened {session.url}, starting {WORKERS} workers", "bold")
             if served is not None:
-                session.out.say(f"Watch it in a browser (the link works once): {served.link() or served.url}", "bold")
+                session.out.line(f"Watch it in a browser (the link works once): {served.link() or served.url}", "bold")
         with View(session.out, store) as view:
             workers.start()
             try:
@@ -224,7 +224,7 @@ def _served(store: tampu.Store) -> list[tampu.Stats]:
 
 
 def _print_summary(session: Session, summary: dict[str, Any]) -> None:
-    say = session.out.say
+    say = session.out.line
     lake = (
         (("sql", "SELECT state, count(*) FROM silver.messages GROUP BY state"), "query the lake"),
         (("insights", "--html", "tampu-demo.html"), "a report with charts"),

@@ -24,12 +24,12 @@ def run(session: Session) -> dict[str, Any]:
 
     path = default_lake(session.store)
     if not session.json:
-        session.out.say("\nStarting Spark, to write every transition to tables (some seconds) …", "bold")
+        session.out.line("\nStarting Spark, to write every transition to tables (some seconds) …", "bold")
     work = Pipeline(session.store, Lake(path))
     with translated():
         reports = work.run(lambda: working_session(None, None, {"spark.sql.shuffle.partitions": "1"}))
     transitions = sum(report.transitions for report in reports)
     if not session.json:
-        session.out.say(f"{transitions:,} transitions are in {path}. Insights from its gold tables:\n")
+        session.out.line(f"{transitions:,} transitions are in {path}. Insights from its gold tables:\n")
         show(session.out, gather(QueryLake(path), days=1, tenant=session.tenant))
     return {"lake": path, "transitions": transitions}

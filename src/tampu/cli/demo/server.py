@@ -85,11 +85,11 @@ def _private(name: str) -> Path:
 
 def stay(session: Session, served: Served, more: Callable[[], None]) -> None:
     """Continue with a little work, until Ctrl-C."""
-    session.out.say(f"\nThe server and the workers keep running. Watch them: {served.link() or served.url}", "bold")
-    session.out.say("Stop with Ctrl-C.")
+    session.out.line(f"\nThe server and the workers keep running. Watch them: {served.link() or served.url}", "bold")
+    session.out.line("Stop with Ctrl-C.")
     never = threading.Event()
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             more()
             never.wait(_TRICKLE_SECONDS)
-    session.out.say("\nThe server has stopped. The store stays.")
+    session.out.line("\nThe server has stopped. The store stays.")

@@ -54,7 +54,7 @@ class View:
             self._live.update(self._render(now, published, done, failed), refresh=True)
         elif not self._out.json and now - self._printed >= _PRINT_SECONDS:
             self._printed = now
-            self._out.say(f"{now - self._began:4.0f}s  {published} published, {done} done, {failed} failed attempts")
+            self._out.line(f"{now - self._began:4.0f}s  {published} published, {done} done, {failed} failed attempts")
 
     def _render(self, now: float, published: int, done: int, failed: int) -> Group:
         from rich.console import Group

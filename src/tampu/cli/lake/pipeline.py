@@ -158,15 +158,15 @@ def _print(session: Session, report: RunReport) -> None:
     if session.json:
         session.out.document({**msgspec.to_builtins(report), "transitions": report.transitions, "took": report.took})
     elif not report.news:
-        session.out.say("nothing new")
+        session.out.line("nothing new")
     else:
         rows = " · ".join(f"{table} {count:,}" for table, count in report.rows.items() if not table.startswith("_"))
         rate = report.transitions / max(report.took, 1e-9)
-        session.out.say(
+        session.out.line(
             f"run {report.run}: {report.transitions:,} transitions in {output.span(report.took)} ({rate:,.0f}/s)",
             "bold",
         )
-        session.out.say(f"  {rows}")
+        session.out.line(f"  {rows}")
 
 
 @command("status", PANEL, of=pipeline)
@@ -181,8 +181,8 @@ def status(session: Session, lake: LakePath = None, name: Name = "main", option:
         session.out.document(found)
         return
     if not found["registered"]:
-        session.out.say(f"no run of {found['reader']} yet; try: {session.command_line('pipeline', 'run', '--once')}")
-    session.out.say(
+        session.out.line(f"no run of {found['reader']} yet; try: {session.command_line('pipeline', 'run', '--once')}")
+    session.out.line(
         f"{found['lake']}: {found['lag_messages']:,} transitions behind"
         + (f", the oldest {output.span(found['lag_seconds'])} old" if found["lag_messages"] else "")
     )
@@ -192,9 +192,9 @@ def status(session: Session, lake: LakePath = None, name: Name = "main", option:
         session.out.show(output.table(columns, cells, right=columns[1:]))
     last = found["last_run"]
     if last is not None:
-        session.out.say(f"last run {last['run']}, ended {output.ago(last['finished'])}")
+        session.out.line(f"last run {last['run']}, ended {output.ago(last['finished'])}")
         for table, why in last["failed"].items():
-            session.out.say(f"  {table} was not built: {why}")
+            session.out.line(f"  {table} was not built: {why}")
 
 
 @command("backfill", PANEL, of=pipeline)
@@ -301,12 +301,12 @@ def vacuum(
     verb = "would be deleted" if dry_run else "deleted"
     for care in dropped or []:
         if not care.table.startswith("_"):
-            session.out.say(f"{care.table}: {care.rows:,} rows of days before {before} {verb}")
+            session.out.line(f"{care.table}: {care.rows:,} rows of days before {before} {verb}")
     if dropped and not dry_run:
         session.out.note(f"a vacuum removes their files when they are older than {retain}")
     _print_tables(session, removed)
     if not removed and not dropped:
-        session.out.say("nothing to remove")
+        session.out.line("nothing to remove")
 
 
 @command("erase", PANEL, of=pipeline)
@@ -378,12 +378,12 @@ def _print_done(session: Session, done: list[Any], nothing: str) -> None:
         return
     _print_tables(session, done)
     if not done:
-        session.out.say(nothing)
+        session.out.line(nothing)
 
 
 def _print_tables(session: Session, done: list[Any]) -> None:
     for care in done:
-        session.out.say(f"{care.table}: {care.files:,} files" + (f" into {care.into:,}" if care.into else ""))
+        session.out.line(f"{care.table}: {care.files:,} files" + (f" into {care.into:,}" if care.into else ""))
 
 
 @command("forget", PANEL, of=pipeline)
@@ -399,7 +399,7 @@ def forget(session: Session, name: Annotated[str, typer.Argument(metavar="NAME",
     if session.json:
         session.out.document({"forgotten": name})
     else:
-        session.out.say(f"reader {name} removed")
+        session.out.line(f"reader {name} removed")
 
 
 @command("shell", PANEL, of=pipeline)

@@ -168,7 +168,7 @@ def export(
     if session.json:
         session.out.document({"file": to, "rows": rows, "bytes": size})
     else:
-        session.out.say(f"{rows:,} rows in {to}, {size:,} bytes")
+        session.out.line(f"{rows:,} rows in {to}, {size:,} bytes")
 
 
 @command("insights", PANEL)
@@ -205,6 +205,6 @@ def _report(session: Session, gathered: Any, html: str | None, *, open_it: bool)
     if session.json:
         session.out.document({"file": str(path), "bytes": path.stat().st_size})
     else:
-        session.out.say(f"report written to {path}")
+        session.out.line(f"report written to {path}")
     if open_it and not webbrowser.open(path.absolute().as_uri()):
         session.out.note("no browser could be opened")

@@ -77,19 +77,19 @@ def _rate(given: str | None) -> float | None:
 def _show(session: Session, preview: Any, to: str | None, rate: float | None) -> None:
     out = session.out
     into = f" into {to}" if to else ""
-    out.say(f"{preview.messages:,} messages would be published again{into}", "bold")
+    out.line(f"{preview.messages:,} messages would be published again{into}", "bold")
     for queue, count in list(preview.queues.items())[:_SHOWN]:
-        out.say(f"  {count:,} of {queue}")
+        out.line(f"  {count:,} of {queue}")
     if len(preview.queues) > _SHOWN:
-        out.say(f"  and {len(preview.queues) - _SHOWN:,} more queues")
+        out.line(f"  and {len(preview.queues) - _SHOWN:,} more queues")
     if preview.oldest is not None:
-        out.say(f"  ended from {output.clock(preview.oldest)} to {output.clock(preview.newest)}")
+        out.line(f"  ended from {output.clock(preview.oldest)} to {output.clock(preview.newest)}")
     if preview.missing:
-        out.say(f"  {preview.missing:,} are skipped: their payload is not in the lake", "yellow")
+        out.line(f"  {preview.missing:,} are skipped: their payload is not in the lake", "yellow")
     if preview.earlier:
-        out.say(f"  {preview.earlier:,} were handled by earlier runs of {preview.replay_id}")
+        out.line(f"  {preview.earlier:,} were handled by earlier runs of {preview.replay_id}")
     if rate and preview.messages:
-        out.say(f"  in about {output.span(preview.messages / rate)}")
+        out.line(f"  in about {output.span(preview.messages / rate)}")
     if preview.sample:
         rows = [
             [
@@ -111,11 +111,11 @@ def _print(session: Session, done: Any) -> None:
         session.out.document({"dry_run": False, **_document(done)})
     else:
         existing = f", {done.already:,} existed already" if done.already else ""
-        session.out.say(f"{done.new:,} messages published{existing}; replay id {done.replay_id}")
+        session.out.line(f"{done.new:,} messages published{existing}; replay id {done.replay_id}")
         skipped = done.missing + done.refused
         if skipped:
-            session.out.say(f"{skipped:,} skipped", "yellow")
+            session.out.line(f"{skipped:,} skipped", "yellow")
         for id, why in done.problems[:_SHOWN]:
-            session.out.say(f"  {id}  {why}", "yellow")
+            session.out.line(f"  {id}  {why}", "yellow")
     if done.refused:
         raise typer.Exit(exits.FAILED)

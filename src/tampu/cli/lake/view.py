@@ -23,9 +23,9 @@ _LABEL = 18
 def show(out: Output, found: Insights) -> None:
     """Print everything, most urgent first."""
     of = f", tenant {found.tenant}" if found.tenant else ""
-    out.say(f"{found.since:%d %b %Y} to {found.until:%d %b %Y %H:%M} UTC{of}", "bold")
+    out.line(f"{found.since:%d %b %Y} to {found.until:%d %b %Y %H:%M} UTC{of}", "bold")
     if found.empty:
-        out.say("the lake has no data yet: first run tampu pipeline run --once")
+        out.line("the lake has no data yet: first run tampu pipeline run --once")
         return
     _headline(out, found)
     _lines(out, found)
@@ -40,7 +40,7 @@ def show(out: Output, found: Insights) -> None:
 
 def _headline(out: Output, found: Insights) -> None:
     t = found.totals
-    out.say(
+    out.line(
         f"{compact(t.published)} in · {compact(t.done)} done · {percent(t.failure_ratio)} of attempts failed · "
         f"{compact(t.dead)} dead · {compact(t.depth)} waiting in {t.queues:,} queue{'' if t.queues == 1 else 's'} · "
         f"p95 wait {seconds(t.wait_p95)}, run {seconds(t.run_p95)}"
@@ -50,7 +50,7 @@ def _headline(out: Output, found: Insights) -> None:
 def _lines(out: Output, found: Insights) -> None:
     s = found.series
     columns = max(10, min(output.width() - _LABEL - 20, len(s.at) or 1))
-    out.say(f"\nper {seconds(s.step)}, up to {s.at[-1]:%d %b %H:%M} UTC" if s.at else "", "dim")
+    out.line(f"\nper {seconds(s.step)}, up to {s.at[-1]:%d %b %H:%M} UTC" if s.at else "", "dim")
     for name, values, style, most in (
         ("in", s.published, "blue", compact(max(s.published, default=0))),
         ("done", s.done, "green", compact(max(s.done, default=0))),
@@ -68,7 +68,7 @@ def _owner(found: Insights, tenant: str, name: str) -> Text:
 
 def _more(out: Output, shown: int, all_: int, what: str) -> None:
     if all_ > shown:
-        out.say(f"and {all_ - shown:,} more {what}: see --json or --html", "dim")
+        out.line(f"and {all_ - shown:,} more {what}: see --json or --html", "dim")
 
 
 def _queues(out: Output, found: Insights) -> None:
@@ -155,8 +155,8 @@ def _week(out: Output, found: Insights) -> None:
     if not most:
         return
     cells = {(c.weekday, c.hour): c for c in found.week}
-    out.say("\nBusiest hours (UTC)", "bold")
-    out.say("    " + "".join(f"{hour:02d}    " for hour in range(0, 24, 3)), "dim")
+    out.line("\nBusiest hours (UTC)", "bold")
+    out.line("    " + "".join(f"{hour:02d}    " for hour in range(0, 24, 3)), "dim")
     for day, name in enumerate(DAYS):
         shades = ""
         for hour in range(24):
@@ -164,7 +164,7 @@ def _week(out: Output, found: Insights) -> None:
             shades += 2 * _SHADES[0 if cell is None or not cell.p95 else 1 + min(3, int(cell.p95 / most * 4))]
         out.show(text(f"{name[:2]}  ", "dim") + text(shades, "blue"))
     busiest = max(found.week, key=lambda c: (c.p95, -c.weekday, -c.hour))
-    out.say(
+    out.line(
         f"busiest: {DAYS[busiest.weekday]} {busiest.hour:02d}:00 with {compact(busiest.p95)} messages, "
         f"{seconds(busiest.run_seconds)} of work: {busiest.workers:,} "
         f"worker{'' if busiest.workers == 1 else 's'} at {AT_USE:.0%} use"

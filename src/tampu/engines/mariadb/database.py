@@ -122,9 +122,9 @@ class Db(sql_db.ServerDb):
         if self.index is not None and self.index.up:
             self.entered.extend(places)
         elif self.index is not None or self.stale_statement == "mark_index_stale":
-            self.ask("mark_index_stale")
+            self.submit("mark_index_stale")
         elif self.stale_statement is not None:
-            self.ask(self.stale_statement, *map(Ints, zip(*places, strict=True)))
+            self.submit(self.stale_statement, *map(Ints, zip(*places, strict=True)))
 
     def note_left(self, places: Iterable[Place]) -> None:
         """Messages are no longer ready. If the index is not updated, it proposes them in vain, which does no harm."""
@@ -150,7 +150,7 @@ class Db(sql_db.ServerDb):
         finally:
             self._together = False
 
-    def ask(self, name: str, *values: Any) -> Answer:
+    def submit(self, name: str, *values: Any) -> Answer:
         """Send a named statement, inside `together` with others; `Answer.get` returns its rows."""
         answer = Answer(self, 0)
         for statement in self._texts[name]:
@@ -160,7 +160,7 @@ class Db(sql_db.ServerDb):
             self.flush()
         return answer
 
-    def say(self, sql: bytes) -> None:
+    def command(self, sql: bytes) -> None:
         self._send(sql, Answer(self, 0))
         if not self._together:
             self.flush()
@@ -205,7 +205,7 @@ class Db(sql_db.ServerDb):
     def ahead(self, name: str, *parameters: Any) -> Callable[[], Rows]:
         operation = OPERATIONS.get(name)
         if operation is None:
-            return self.ask(name, *parameters).get
+            return self.submit(name, *parameters).get
         begun = operation(self, *parameters)
         return list if begun is None else start(begun)
 
@@ -236,9 +236,9 @@ class Db(sql_db.ServerDb):
         return bool(int(inside))
 
     def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
-        self.say(b"START TRANSACTION")
-        begun = self.ask("begin", now, numbers, due)
-        stale = None if self.index is None else self.ask("is_index_stale")
+        self.command(b"START TRANSACTION")
+        begun = self.submit("begin", now, numbers, due)
+        stale = None if self.index is None else self.submit("is_index_stale")
 
         def fetch() -> Any:
             ((text,),) = begun.get()
@@ -251,11 +251,11 @@ class Db(sql_db.ServerDb):
         return fetch
 
     def begin_reading(self) -> None:
-        self.say(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        self.say(b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        self.command(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self.command(b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
     def patient(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()  # the driver has one timeout for all statements
 
     def rollback(self) -> None:
-        self.say(b"ROLLBACK")
+        self.command(b"ROLLBACK")

@@ -42,7 +42,7 @@ class MariaEngine(SqlEngine):
         super().__init__(connect.MariaDriver(self.place), "full", clock)
         self._index_repair = None
         if self.index is not None:
-            self._index_repair = IndexRepair(self.index, self.readers.ask)
+            self._index_repair = IndexRepair(self.index, self.readers.run)
             self._after_commit = self._update_index
 
     def _open_schema(self, db: Any) -> QueueRegistry:
@@ -82,7 +82,7 @@ class MariaEngine(SqlEngine):
 
     def _mark_stale(self) -> None:
         with contextlib.suppress(TampuError):  # if that fails too, a claim within a second finds the messages
-            self.readers.ask(lambda db: db.send("mark_index_stale"))
+            self.readers.run(lambda db: db.send("mark_index_stale"))
 
     def _undo(self, db: Any, error: BaseException) -> None:
         offered = db.offered
@@ -110,14 +110,14 @@ class MariaEngine(SqlEngine):
 
     def seal(self) -> None:
         """Flush the journal to disk: if a crash lost what a reader has seen, its offsets would be given out again."""
-        self.readers.ask(lambda db: db.send("seal_journal"))
+        self.readers.run(lambda db: db.send("seal_journal"))
 
     def check(self) -> list[tuple[str, str, str]]:
         def run(db: Any) -> list[tuple[str, str, str]]:
             assert isinstance(db, Db)
             return checks.check(db, self.place.database, self.durability)
 
-        found = self.readers.ask(run)
+        found = self.readers.run(run)
         if self.index is not None:
             found.append(("index", *self.index.health()))
         return found

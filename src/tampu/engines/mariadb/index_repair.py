@@ -17,13 +17,13 @@ from tampu.model.errors import TampuError
 log = logging.getLogger("tampu")
 _STEP = 5_000
 _END = (1 << 63) - 1
-Ask = Callable[[Callable[[Db], Any]], Any]
+Run = Callable[[Callable[[Db], Any]], Any]
 
 
 class IndexRepair:
-    def __init__(self, index: Index, ask: Ask) -> None:
+    def __init__(self, index: Index, run: Run) -> None:
         self._index = index
-        self._ask = ask
+        self._run_query = run
         self._stop = threading.Event()
         self._check()
         self._threads = [
@@ -53,7 +53,7 @@ class IndexRepair:
 
     def _repair(self, index: Index, anew: bool) -> None:
         """Add what Redis lacks: all ready messages, or only those listed in `stale`."""
-        rows = self._ask(lambda db: db.rows("select_stale", _STEP))
+        rows = self._run_query(lambda db: db.rows("select_stale", _STEP))
         if anew or any(q == 0 for _, q, _, _ in rows):
             with index.rebuild() as ours:
                 if not ours:
@@ -62,7 +62,7 @@ class IndexRepair:
         elif rows:
             index.add([(q, rank, pos) for _, q, rank, pos in rows])
         if rows:
-            self._ask(lambda db: db.send("delete_stale", Ints(no for no, _, _, _ in rows)))
+            self._run_query(lambda db: db.send("delete_stale", Ints(no for no, _, _, _ in rows)))
 
     def _add_all(self, index: Index) -> None:
         """Add all ready messages in the order of their places. What becomes ready meanwhile, its own process adds."""
@@ -72,7 +72,7 @@ class IndexRepair:
             rows = self._after(*rows[-1])
 
     def _after(self, q: int, rank: int, pos: int) -> list[Any]:
-        found: list[Any] = self._ask(lambda db: db.rows("page_all_ready", q, rank, pos, _STEP))
+        found: list[Any] = self._run_query(lambda db: db.rows("page_all_ready", q, rank, pos, _STEP))
         return found
 
     def _listen_loop(self) -> None:

@@ -86,7 +86,7 @@ class Db(sql_db.ServerDb):
         return self.connection.execute(sql, parameters)
 
     def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
-        self.say(b"BEGIN")
+        self.command(b"BEGIN")
         if not self.ours:
             self.send("configure_session", True)
         past = self._dead_rows.begin()
@@ -102,7 +102,7 @@ class Db(sql_db.ServerDb):
         return answer
 
     def begin_reading(self) -> None:
-        self.say(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self.command(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def rollback(self) -> None:
         self._dead_rows.rolled_back()
@@ -221,6 +221,6 @@ class Db(sql_db.ServerDb):
     def flush(self) -> None:
         self._wire.flush()
 
-    def say(self, sql: bytes) -> None:
+    def command(self, sql: bytes) -> None:
         with self.together():
             self._wire.send(sql)

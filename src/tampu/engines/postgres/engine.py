@@ -98,7 +98,7 @@ class PostgresEngine(SqlEngine):
         if self._wakeup is None and commit.ready:
             # A process that does not listen, such as a Spark job, has no wake-up thread. Failing only costs time.
             with contextlib.suppress(TampuError):
-                self.readers.ask(lambda db: db.send("notify_alone", f"tampu_{self.place.schema}", self._instance))
+                self.readers.run(lambda db: db.send("notify_alone", f"tampu_{self.place.schema}", self._instance))
 
     def join(self, connection: Any) -> contextlib.AbstractContextManager[Transaction]:
         return user_transaction.joined(self, connection)
@@ -118,7 +118,7 @@ class PostgresEngine(SqlEngine):
             assert isinstance(db, Db)
             return checks.check(db, self.place.schema, self.durability)
 
-        return self.readers.ask(run)
+        return self.readers.run(run)
 
     def close(self) -> None:
         self._close_second()

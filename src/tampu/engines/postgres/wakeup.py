@@ -80,9 +80,9 @@ class Wakeup:
         listens = db.ours
         if listens:
             with db.together():
-                db.say(b"LISTEN %s" % self._channel.encode())
-                db.say(b"SET synchronous_commit = off")
-                db.say(b"SET application_name = '%s'" % self._channel.encode())
+                db.command(b"LISTEN %s" % self._channel.encode())
+                db.command(b"SET synchronous_commit = off")
+                db.command(b"SET application_name = '%s'" % self._channel.encode())
             self._on_remote_change()  # a wake-up may have been sent before we listened
         notified = counted = 0.0
         others_listen = True

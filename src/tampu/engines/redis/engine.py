@@ -271,12 +271,12 @@ class RedisEngine:
     def all_documents(self) -> list[port.Document]:
         return self.query(documents.list_everything(self.registry))
 
-    def kept(
+    def export_messages(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> SnapshotPage | None:
         return self.query(transfer.page(self.registry, tenant, queue, state, after, limit))
 
-    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
+    def export_idempotency_keys(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
         return self.query(transfer.requests(self.registry, tenant, after, limit))
 
     def revision(self) -> int:

@@ -32,7 +32,7 @@ class _Partition:
         self.more = end > offset
         self._read = offset
 
-    def ask(self, registry: QueueRegistry) -> ScriptCall:
+    def read_call(self, registry: QueueRegistry) -> ScriptCall:
         return registry.write.plain("XRANGE", self.entry.tag, "j", f"{self._read + 1}-0", "+", "COUNT", self.count)
 
     def take(self, entries: list[Any]) -> None:
@@ -61,7 +61,7 @@ def read(registry: QueueRegistry, after: Position | None, limit: int, tenant: st
     ]
     behind = [p for p in partitions if p.more]
     if behind:
-        for partition, reply in zip(behind, (yield [p.ask(registry) for p in behind]), strict=True):
+        for partition, reply in zip(behind, (yield [p.read_call(registry) for p in behind]), strict=True):
             partition.take(ok(reply))
     heads = [(p.rows[-1].at_us, i) for i, p in enumerate(partitions) if p.rows]
     heapq.heapify(heads)
@@ -73,7 +73,7 @@ def read(registry: QueueRegistry, after: Position | None, limit: int, tenant: st
         found.append(transition)
         partition.offset = transition.offset
         if not partition.rows and partition.more:
-            (reply,) = yield [partition.ask(registry)]
+            (reply,) = yield [partition.read_call(registry)]
             partition.take(ok(reply))
         if partition.rows:
             heapq.heappush(heads, (partition.rows[-1].at_us, i))

@@ -83,7 +83,7 @@ class _Listener:
         self._on_wakeup = on_wakeup
         self._stopped = threading.Event()
         self._connection: Any = None
-        self._thread = threading.Thread(target=self._run, name="tampu-bell", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tampu-wakeup", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

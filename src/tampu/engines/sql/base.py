@@ -23,12 +23,12 @@ R = TypeVar("R")
 class Readers(Protocol):
     """Connections for reading."""
 
-    def ask(self, work: Callable[[Db], R]) -> R:
+    def run(self, work: Callable[[Db], R]) -> R:
         """Run independent statements."""
         ...
 
-    def ask_once(self, work: Callable[[Db], R]) -> R:
-        """As `ask`, in one snapshot for all statements."""
+    def run_in_snapshot(self, work: Callable[[Db], R]) -> R:
+        """As `run`, in one snapshot for all statements."""
         ...
 
 
@@ -72,54 +72,54 @@ class BaseEngine(abc.ABC):
     # -- reading
 
     def get(self, tenant: str, id: str) -> Message | None:
-        return self.readers.ask_once(lambda db: read.get(db, self.registry, tenant, id, self.fake_now()))
+        return self.readers.run_in_snapshot(lambda db: read.get(db, self.registry, tenant, id, self.fake_now()))
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> port.Page | None:
-        return self.readers.ask_once(lambda db: read.page(db, self.registry, tenant, queue, state, after, limit))
+        return self.readers.run_in_snapshot(lambda db: read.page(db, self.registry, tenant, queue, state, after, limit))
 
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
-        return self.readers.ask(lambda db: read.stats(db, tenant, queue, self.fake_now()))
+        return self.readers.run(lambda db: read.stats(db, tenant, queue, self.fake_now()))
 
     def is_full(self) -> bool:
         return False  # only the server of the database knows
 
     def queues(self) -> list[tuple[str, str]]:
-        return [(tenant, name) for tenant, name, _ in self.readers.ask(lambda db: db.rows("list_queues"))]
+        return [(tenant, name) for tenant, name, _ in self.readers.run(lambda db: db.rows("list_queues"))]
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
-        return self.readers.ask_once(lambda db: journal.read(db, self.registry, after, limit, tenant))
+        return self.readers.run_in_snapshot(lambda db: journal.read(db, self.registry, after, limit, tenant))
 
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
-        return self.readers.ask(lambda db: documents.get(db, kind, tenant, name))
+        return self.readers.run(lambda db: documents.get(db, kind, tenant, name))
 
     def documents(
         self, kind: str, tenant: str, prefix: str = "", after: str = "", limit: int | None = None
     ) -> list[port.Document]:
-        return self.readers.ask(lambda db: documents.of_kind(db, kind, tenant, prefix, after, limit))
+        return self.readers.run(lambda db: documents.of_kind(db, kind, tenant, prefix, after, limit))
 
     def count_documents(self, kind: str, tenant: str) -> int:
-        return int(self.readers.ask(lambda db: db.value("count_documents", kind, tenant)))
+        return int(self.readers.run(lambda db: db.value("count_documents", kind, tenant)))
 
     def all_documents(self) -> list[port.Document]:
-        return self.readers.ask(documents.every)
+        return self.readers.run(documents.every)
 
-    def kept(
+    def export_messages(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> SnapshotPage | None:
         now = self.fake_now()
-        return self.readers.ask_once(
+        return self.readers.run_in_snapshot(
             lambda db: transfer.page(db, self.registry, tenant, queue, state, after, limit, now)
         )
 
-    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
+    def export_idempotency_keys(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
         now = self.fake_now()
-        return self.readers.ask_once(lambda db: transfer.requests(db, self.registry, tenant, after, limit, now))
+        return self.readers.run_in_snapshot(lambda db: transfer.requests(db, self.registry, tenant, after, limit, now))
 
     def revision(self) -> int:
-        return int(self.readers.ask(lambda db: db.value("select_revision")))
+        return int(self.readers.run(lambda db: db.value("select_revision")))
 
     def next_due(self) -> int | None:
-        times = self.readers.ask(lambda db: db.row("select_next_due"))
+        times = self.readers.run(lambda db: db.row("select_next_due"))
         return min((at for at in times if at is not None), default=None)

@@ -143,7 +143,7 @@ class Commit:
             self._new_queues.append(q)
         return q
 
-    def tally(self, q: int) -> dict[int, int]:
+    def counts_by_state(self, q: int) -> dict[int, int]:
         """Number of messages by state number, including the changes of this commit."""
         counts = dict.fromkeys(range(8), 0)
         counts.update(self.db.rows("count_by_state", q))

@@ -70,7 +70,7 @@ class Db(Protocol):
         """Send a statement inside `together`; call the result later to get its rows."""
         ...
 
-    def say(self, sql: bytes) -> None:
+    def command(self, sql: bytes) -> None:
         """Send a session command such as BEGIN, COMMIT or SAVEPOINT."""
         ...
 

@@ -98,7 +98,7 @@ class SqlEngine(BaseEngine):
     def now(self) -> int:
         if self._clock is not None:
             return self._clock.now()
-        return int(self.readers.ask(lambda db: db.value("select_server_time")))
+        return int(self.readers.run(lambda db: db.value("select_server_time")))
 
     def fake_now(self) -> int | None:
         return None if self._clock is None else self._clock.now()
@@ -190,7 +190,7 @@ class SqlEngine(BaseEngine):
                 if self._commits % FOLD_EVERY == 0:
                     db.send("fold_counts", _FOLD_MOST)
                 committing = True
-                db.say(b"COMMIT")
+                db.command(b"COMMIT")
                 db.flush()
                 for fill in commit.deferred:
                     fill()
@@ -278,14 +278,14 @@ class SqlEngine(BaseEngine):
     # -- reading
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
-        self.readers.ask(journal.catch_up)
+        self.readers.run(journal.catch_up)
         return super().journal(after, limit, tenant)
 
     def seal(self) -> None:
         """Make sure that a crash cannot take back journal records that were already read."""
 
     def poll_status(self, queues: Sequence[tuple[str, str]]) -> port.PollStatus:
-        return self.readers.ask(lambda db: read.poll_status(db, queues, self._instance, self.fake_now()))
+        return self.readers.run(lambda db: read.poll_status(db, queues, self._instance, self.fake_now()))
 
     # -- other processes
 
@@ -302,7 +302,7 @@ class SqlEngine(BaseEngine):
         if time.monotonic() < self._leader_until - _LEADER_SECONDS / 2:
             return True
         started = time.monotonic()
-        ours = self.readers.ask(lambda db: db.row("acquire_leader", self._instance, _LEADER_SECONDS)) is not None
+        ours = self.readers.run(lambda db: db.row("acquire_leader", self._instance, _LEADER_SECONDS)) is not None
         self._leader_until = started + _LEADER_SECONDS if ours else 0.0
         return ours
 
@@ -311,7 +311,7 @@ class SqlEngine(BaseEngine):
             return
         if self._leader_until:
             with contextlib.suppress(TampuError):
-                self.readers.ask(lambda db: db.send("release_leader", self._instance))
+                self.readers.run(lambda db: db.send("release_leader", self._instance))
         with self._lock:
             self._closed = True
             if self._db is not None:

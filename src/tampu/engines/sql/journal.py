@@ -35,9 +35,9 @@ def catch_up(db: Db) -> bool:
     if not db.value("has_unnumbered"):
         return True
     with db.together():
-        db.say(b"BEGIN")
+        db.command(b"BEGIN")
         everything = number_all(db)
-        db.say(b"COMMIT")
+        db.command(b"COMMIT")
     return everything
 
 

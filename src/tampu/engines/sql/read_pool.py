@@ -27,7 +27,7 @@ class ReadPool:
         self._idle: list[ServerDb] = []
         self._slots = threading.BoundedSemaphore(MOST)
 
-    def ask(self, work: Callable[[ServerDb], R]) -> R:
+    def run(self, work: Callable[[ServerDb], R]) -> R:
         """Run independent statements. Retried for a while if the connection is lost: reads may be repeated."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         pause, seconds = threading.Event(), 0.02
@@ -43,17 +43,17 @@ class ReadPool:
             pause.wait(seconds)
             seconds = min(seconds * 2, 1.0)
 
-    def ask_once(self, work: Callable[[ServerDb], R]) -> R:
-        """As `ask`, in one snapshot for all statements."""
+    def run_in_snapshot(self, work: Callable[[ServerDb], R]) -> R:
+        """As `run`, in one snapshot for all statements."""
 
         def in_snapshot(db: ServerDb) -> R:
             with db.together():
                 db.begin_reading()
                 found = work(db)
-                db.say(b"COMMIT")
+                db.command(b"COMMIT")
             return found
 
-        return self.ask(in_snapshot)
+        return self.run(in_snapshot)
 
     def another(self) -> contextlib.AbstractContextManager[ServerDb]:
         """A second connection for a caller inside `ask`. Its errors are handled by that `ask`."""

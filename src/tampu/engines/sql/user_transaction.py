@@ -35,7 +35,7 @@ class Transaction:
         """The user's own SQL."""
         cursor = self._db.execute(sql, parameters)
         if self._engine.statements_may_commit and not self._notify_queues and not self.commits and not self.active:
-            self._db.say(b"BEGIN")  # the user's statement committed; no call of ours ran before it, so go on
+            self._db.command(b"BEGIN")  # the user's statement committed; no call of ours ran before it, so go on
         return cursor
 
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
@@ -43,7 +43,7 @@ class Transaction:
         if not self.active:
             raise Unavailable("the transaction was ended inside the block", hint="leave commit to the with block")
         try:
-            db.say(b"SAVEPOINT tampu_call")
+            db.command(b"SAVEPOINT tampu_call")
             try:
                 with db.together():
                     commit = self._engine.begin_joined(db)
@@ -58,10 +58,10 @@ class Transaction:
                 # After a deadlock the server has rolled back everything and does not know the savepoint.
                 with contextlib.suppress(self._engine.driver.error):
                     if not db.closed:
-                        db.say(b"ROLLBACK TO SAVEPOINT tampu_call")
-                        db.say(b"RELEASE SAVEPOINT tampu_call")
+                        db.command(b"ROLLBACK TO SAVEPOINT tampu_call")
+                        db.command(b"RELEASE SAVEPOINT tampu_call")
                 raise
-            db.say(b"RELEASE SAVEPOINT tampu_call")
+            db.command(b"RELEASE SAVEPOINT tampu_call")
         except self._engine.driver.error as error:
             raise self._engine.driver.translate(error) from error
         self.commits.append(commit)
@@ -72,8 +72,8 @@ class Transaction:
 def own(engine: BaseEngine, db: Db) -> Iterator[Transaction]:
     """A transaction on the engine's own connection."""
     work = Transaction(engine, db, notify_queues=False)
-    db.say(b"BEGIN")
+    db.command(b"BEGIN")
     yield work
     if not work.active:
         raise Unavailable("the transaction was ended inside the block", hint="leave commit to the with block")
-    db.say(b"COMMIT")
+    db.command(b"COMMIT")

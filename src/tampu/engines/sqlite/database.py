@@ -176,7 +176,7 @@ class Db(sql_db.Db):
         found = self.rows(name, *parameters)
         return lambda: found
 
-    def say(self, sql: bytes) -> None:
+    def command(self, sql: bytes) -> None:
         self.execute(sql.decode())
 
     def rollback(self) -> None:

@@ -98,7 +98,7 @@ class SqliteEngine(BaseEngine):
                 if self.path != files.MEMORY:
                     self._wakeup = self._peers = Peers(self.path, files.BUSY_SECONDS)
                     undo.callback(self._peers.close)
-                with self._gate():
+                with self._write_lock():
                     undo.callback(self._db.close)
                     self.schema = files.migrate(self._db.connection, self.path)
                 meta = dict(self._db.rows("select_meta"))
@@ -139,7 +139,7 @@ class SqliteEngine(BaseEngine):
             self._readers.before_fork(give_up)
             with (
                 contextlib.suppress(TampuError, OSError, sqlite3.Error),
-                peers.gate(max(0.0, give_up - time.monotonic())),
+                peers.write_lock(max(0.0, give_up - time.monotonic())),
             ):
                 self._readers.close_idle()
                 if self._writer is not None:
@@ -208,7 +208,7 @@ class SqliteEngine(BaseEngine):
         return int(pages) * int(size)
 
     def _commit(self, calls: Sequence[port.Call]) -> tuple[list[Any], Commit]:
-        with self._gate():
+        with self._write_lock():
             db, commit = self._db, None
             try:
                 db.execute("BEGIN IMMEDIATE")  # inside the try: an interrupt may come right after it
@@ -240,7 +240,7 @@ class SqliteEngine(BaseEngine):
         with self._lock:
             self._check_usable()
             try:
-                with self._gate():
+                with self._write_lock():
                     db = self._db
                     work = Transaction(self, Db(db.connection, check=self.check_process), notify_queues=False)
                     try:
@@ -287,16 +287,16 @@ class SqliteEngine(BaseEngine):
             names = [file for _, _, file in db.execute("PRAGMA database_list") if file]
             return self.path in map(os.path.realpath, names)
 
-    def _gate(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._peers is None else self._peers.gate()
+    def _write_lock(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._peers is None else self._peers.write_lock()
 
     def _grow_log(self) -> None:
         """Give the log its full size, once this process has written a lot. Commits then overwrite the file instead of
         extending it: an fsync that need not write the file size is a third cheaper."""
         if self.path == files.MEMORY:
             return
-        with self._gate():
-            # Nobody may extend the log meanwhile. The gate stops our own processes, the write lock all others.
+        with self._write_lock():
+            # Nobody may extend the log meanwhile. Our lock stops our own processes, the write lock all others.
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 with Path(f"{self.path}-wal").open("r+b") as log:
@@ -386,7 +386,7 @@ class SqliteEngine(BaseEngine):
             self._closed = True
             forks.forget(self)
             try:
-                with self._gate():
+                with self._write_lock():
                     self._readers.close()
                     if self._writer is not None:
                         self._writer.close()
@@ -399,11 +399,11 @@ class _Readers:
     def __init__(self, snapshot: Callable[[], contextlib.AbstractContextManager[Db]]) -> None:
         self._snapshot = snapshot
 
-    def ask(self, work: Callable[[Any], R]) -> R:
+    def run(self, work: Callable[[Any], R]) -> R:
         with self._snapshot() as db:
             return work(db)
 
-    ask_once = ask
+    run_in_snapshot = run
 
 
 class _Errors:

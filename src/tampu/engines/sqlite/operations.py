@@ -60,8 +60,8 @@ def ack(
 def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Rows:
     wanted = set(zip(seqs, leases, qs, strict=True))
     found = [
-        (seq, q, *row, lease, worker, cancel, pace)
-        for seq, q, *row, lease, worker, cancel, _, pace in _leases(db, seqs)
+        (seq, q, *row, lease, worker, cancel, rate_us)
+        for seq, q, *row, lease, worker, cancel, _, rate_us in _leases(db, seqs)
         if (seq, lease, q) in wanted
     ]
     db.send("delete_leases", Ints(seq for seq, *_ in found))
@@ -118,8 +118,8 @@ def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Row
     next_: Rows = []
     rated: Rows = []
     for q, group in left:
-        slots, pace = db.row("select_group_limits", q)
-        if pace is not None:
+        slots, rate_us = db.row("select_group_limits", q)
+        if rate_us is not None:
             if (q, group) in freed:
                 rated.append((None, q, None, None, None, group, *[None] * 5))
         elif db.row("is_group_waiting", q, group):  # first: counting the slots of a large group takes longer

@@ -1,8 +1,8 @@
-"""Between processes that share a file: a gate for writers, wake-ups, and the leader whose maintenance works.
+"""Between processes that share a file: a lock for writers, wake-ups, and the leader whose maintenance works.
 
 They use two small files beside the database, ``-gate`` and ``-keeper``. Locks on them end with the process, so a kill
-leaves nothing behind. At the gate writers wait for each other in short steps (SQLite's own busy handler sleeps up to
-100 ms), and commits and checkpoints never overlap. Writing to the gate file is the wake-up: waiting processes sleep in
+leaves nothing behind. Writers wait for each other in short steps (SQLite's own busy handler sleeps up to
+100 ms), and commits and checkpoints never overlap. Writing to the lock file is the wake-up: waiting processes sleep in
 inotify and cost nothing. Without inotify they look at the file every 25 ms.
 """
 
@@ -50,7 +50,7 @@ class Peers:
     def __init__(self, path: str, patience: float) -> None:
         self._path = path
         self._patience = patience
-        self._gate = _open(path, "gate")
+        self._lock_file = _open(path, "gate")
         self._leader: int | None = None
         self._leading = False
         self.entered = False
@@ -60,7 +60,7 @@ class Peers:
         _all.add(self)
 
     @contextlib.contextmanager
-    def gate(self, patience: float | None = None) -> Iterator[None]:
+    def write_lock(self, patience: float | None = None) -> Iterator[None]:
         """One writer at a time, over all processes."""
         if fcntl is None:  # pragma: no cover - see the import
             yield
@@ -72,14 +72,14 @@ class Peers:
             yield
         finally:
             self.entered = False
-            if self._gate >= 0:  # closed in a child that was forked in here: the lock is the parent's
-                fcntl.flock(self._gate, fcntl.LOCK_UN)
+            if self._lock_file >= 0:  # closed in a child that was forked in here: the lock is the parent's
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     def _enter(self, give_up: float) -> None:
         pause = 0.00005
         while True:
             try:
-                fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > give_up:
                     raise Unavailable(
@@ -94,7 +94,7 @@ class Peers:
     def notify(self) -> None:
         """Wake other processes. It may fail (on a full disk): they also poll once a second."""
         with self._closing, contextlib.suppress(OSError):
-            os.pwrite(self._gate, b"\n", 0)  # -1 when closed: the old number may be another file by now
+            os.pwrite(self._lock_file, b"\n", 0)  # -1 when closed: the old number may be another file by now
 
     def listen(self, on_change: Callable[[], bool]) -> None:
         self._wakeups = _Listener(f"{self._path}-gate", on_change)
@@ -125,10 +125,10 @@ class Peers:
         self._close_files()
 
     def _close_files(self) -> None:
-        for handle in (self._gate, self._leader):
+        for handle in (self._lock_file, self._leader):
             if handle is not None and handle >= 0:
                 os.close(handle)
-        self._gate, self._leader = -1, None
+        self._lock_file, self._leader = -1, None
 
 
 def _open(path: str, name: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter as Tally
+from collections import Counter as Counts
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -88,8 +88,8 @@ class Metrics:
     def claim(self, leases: Sequence[Lease], now_us: int) -> None:
         """Count delivered messages; ``now_us`` is the store's time."""
         began, opened = time.perf_counter(), self._open
-        tally = Tally((lease.message.tenant, lease.message.queue, lease.message.created_us) for lease in leases)
-        for (tenant, queue, created_us), count in tally.items():
+        counts = Counts((lease.message.tenant, lease.message.queue, lease.message.created_us) for lease in leases)
+        for (tenant, queue, created_us), count in counts.items():
             self.claimed.add(self._label(tenant, queue), count)
             self.waited.add(max(0, now_us - created_us) / SECOND, count=count)
         opened.update(dict.fromkeys((lease.receipt for lease in leases), began))
@@ -98,11 +98,11 @@ class Metrics:
 
     def settle(self, tenant: str, settlements: Sequence[bodies.Settlement], outcomes: Sequence[Outcome]) -> None:
         now, opened = time.perf_counter(), self._open
-        tally = Tally(
+        counts = Counts(
             (item.receipt.rpartition("/")[0], item.verb, item.reason, outcome.state, opened.pop(item.receipt, None))
             for item, outcome in zip(settlements, outcomes, strict=True)
         )
-        for (queue, verb, reason, state, began), count in tally.items():
+        for (queue, verb, reason, state, began), count in counts.items():
             label = self._label(tenant, queue)
             if state is None:
                 self.settled.add((*label, verb, "refused"), count)

@@ -178,7 +178,7 @@ async def place(request: CurrentRequest, caller: CurrentCaller, since: Micros = 
     def seen(position: Position) -> Position:
         return position if everyone else positions.seen_by(caller, position)
 
-    def look() -> wire.SparkPlace:
+    def find() -> wire.SparkPlace:
         earliest, latest = spark_store.store.bounds() if caller.somewhere("view") else ({}, {})
         found = None
         if caller.somewhere("view") and (since is not None or until is not None):
@@ -187,7 +187,7 @@ async def place(request: CurrentRequest, caller: CurrentCaller, since: Micros = 
             )
         return wire.SparkPlace(seen(earliest), seen(latest), spark_store.store.now(), found)
 
-    return answer(request, await _do(request, look))
+    return answer(request, await _do(request, find))
 
 
 @router.get("/journal", operation_id="spark_journal", **_arrow(more=(404,)))

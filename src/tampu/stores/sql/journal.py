@@ -27,7 +27,7 @@ E = TypeVar("E", bound=SqlEngine | SqliteEngine)
 class SqlJournal(EngineStore[E], abc.ABC):
     def numbered(self, work: Callable[[Db], R]) -> R:
         """Run ``work`` after everything that was committed before has its offset."""
-        return self.engine.readers.ask_once(work)
+        return self.engine.readers.run_in_snapshot(work)
 
     def ids(self, stamps: Numbers, seqs: Numbers) -> pa.StringArray:
         """The generated ids of messages, from publish times in milliseconds and numbers."""
@@ -68,7 +68,7 @@ class SqlJournal(EngineStore[E], abc.ABC):
                 records, end = packed_journal.bounded(map(Record._make, rows))
                 return records, end, {q: registry.name(db, q) for q in {record.q for record in records}}
 
-            return readers.ask_once(work)
+            return readers.run_in_snapshot(work)
 
         return packed_journal.read(fetch, self._unpacked, PARTITION, after, upto, tenant, queues)
 

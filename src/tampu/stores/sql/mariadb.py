@@ -29,7 +29,7 @@ class MariaStore(ServerStore[MariaEngine]):
         """The lock keeps others from assigning offsets. So the records without an offset in the snapshot of ``other``
         are exactly the missing ones, and those are numbered, whatever was committed since."""
         with db.together():
-            db.say(b"START TRANSACTION")
+            db.command(b"START TRANSACTION")
             (latest,) = db.row("lock_journal")
             with other.together():
                 other.begin_reading()
@@ -43,7 +43,7 @@ class MariaStore(ServerStore[MariaEngine]):
             )
             db.send("end_numbering", latest)
             db.send("seal_journal")  # after this commit all that was seen is on disk, even if nothing was new
-            db.say(b"COMMIT")
+            db.command(b"COMMIT")
         return int(ends[-1])
 
     def walk(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - always there
@@ -51,7 +51,7 @@ class MariaStore(ServerStore[MariaEngine]):
         first, last, most = int(wanted[0]), int(wanted[-1]), ROWS
         while first <= last:
             asked = functools.partial(_batch, first=first, last=last, limit=most)
-            batch, whole = self.engine.readers.ask_once(asked)
+            batch, whole = self.engine.readers.run_in_snapshot(asked)
             if batch is None:
                 return
             yield batch

@@ -119,7 +119,7 @@ class ParallelLoad:
                 )
                 numbers = [list(commit.numbers(len(call.numbers))) for call in loads]
                 return _Begun(step, db, commit, list(zip(loads, known, numbers, strict=True)))
-            db.say(b"ROLLBACK")
+            db.command(b"ROLLBACK")
         self._idle.append(db)
         return None
 
@@ -160,7 +160,7 @@ class ParallelLoad:
                 if isinstance(noted, TampuError):
                     raise noted
                 commit.finish()
-                db.say(b"COMMIT")
+                db.command(b"COMMIT")
         self._idle.append(db)
         return [*replies, noted], commit
 

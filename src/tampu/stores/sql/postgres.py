@@ -25,7 +25,7 @@ class PostgresStore(ServerStore[PostgresEngine]):
     def hold(self, db: Db, other: ServerDb) -> int:
         """Uses two sessions, so that other processes can number the journal while the plan is made."""
         with db.together():
-            db.say(b"BEGIN ISOLATION LEVEL REPEATABLE READ")
+            db.command(b"BEGIN ISOLATION LEVEL REPEATABLE READ")
             db.send("snapshot_lock")
             while journal.number(db) == journal.STEP:
                 pass
@@ -33,8 +33,8 @@ class PostgresStore(ServerStore[PostgresEngine]):
             (name,) = db.row("snapshot_export")
             with other.together():
                 other.begin_reading()
-                other.say(b"SET TRANSACTION SNAPSHOT '%s'" % name.encode())
-            db.say(b"COMMIT")
+                other.command(b"SET TRANSACTION SNAPSHOT '%s'" % name.encode())
+            db.command(b"COMMIT")
         return int(latest)
 
     def aside(self, calls: Sequence[Call]) -> list[Any]:

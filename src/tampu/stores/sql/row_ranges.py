@@ -120,15 +120,15 @@ class RowRanges:
             assert isinstance(db, Db)
             if not db.ours:  # behind a pooler, planner settings must be set in each transaction
                 with db.together():
-                    db.say(b"BEGIN READ ONLY")
+                    db.command(b"BEGIN READ ONLY")
                     db.send("configure_session", True)
             with db.connection.cursor() as cursor, cursor.copy(b"COPY (%s) TO STDOUT (FORMAT binary)" % text) as copy:
                 found = [_parse_row(memoryview(row)) for row in copy]
             if not db.ours:
-                db.say(b"COMMIT")
+                db.command(b"COMMIT")
             return [row_range for row_range in found if row_range is not None]
 
-        return self._readers.ask(work)
+        return self._readers.run(work)
 
 
 def _parse_row(row: memoryview) -> _RowRange | None:

@@ -54,7 +54,7 @@ class Reader:
         first, last, most = int(seqs[0]), int(seqs[-1]), self._store.sparse * len(seqs)
         if last - first < most:
             return True
-        return bool(self._readers.ask(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
+        return bool(self._readers.run(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
 
     # -- scanning
 
@@ -67,14 +67,14 @@ class Reader:
         sizes = np.zeros(len(wanted), np.int64)
         if (wanted.state == DONE).any():
             first, last = int(wanted.seq[0]), int(wanted.seq[-1])
-            found = self._readers.ask(lambda db: db.rows("snapshot_result_sizes", first, last, self._now))
+            found = self._readers.run(lambda db: db.rows("snapshot_result_sizes", first, last, self._now))
             seqs, known = (np.array([row[i] for row in found], np.int64) for i in (0, 1))
             np.add.at(sizes, np.searchsorted(wanted.seq, seqs), known)
         return sizes
 
     def _walk_part(self, wanted: SnapshotRows) -> Iterator[Found]:
         # Read data that is removed with a message first: a message that is there afterwards was there all the time.
-        beside = self._readers.ask_once(lambda db: _Beside(db, self._store, wanted, self._now))
+        beside = self._readers.run_in_snapshot(lambda db: _Beside(db, self._store, wanted, self._now))
         done = 0
         for rows in self._store.walk(wanted.seq, bodies=message_rows.in_bodies(self._query.columns)):
             seqs = _numbers(rows, "seq")
@@ -99,11 +99,11 @@ class Reader:
             some = wanted.part(start, start + _LOOKED_UP)
             seqs = some.seq.tolist()
             asked = functools.partial(_sizes, seqs=seqs)
-            for low, high in cuts(self._readers.ask(asked), BYTES):
+            for low, high in cuts(self._readers.run(asked), BYTES):
                 work = functools.partial(
                     look_up, store=self._store, seqs=seqs[low:high], now=self._now, wanted=some.part(low, high)
                 )
-                yield self._readers.ask_once(work)
+                yield self._readers.run_in_snapshot(work)
 
 
 def _sizes(db: Db, seqs: Sequence[int]) -> Numbers:

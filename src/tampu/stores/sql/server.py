@@ -27,7 +27,7 @@ class ServerStore(SqlStore[S], abc.ABC):
 
     def numbered(self, work: Callable[[Db], R]) -> R:
         self._catch_up()
-        found = self.engine.readers.ask_once(work)
+        found = self.engine.readers.run_in_snapshot(work)
         self.engine.seal()
         return found
 
@@ -39,11 +39,11 @@ class ServerStore(SqlStore[S], abc.ABC):
                 latest = self.hold(db, other)
                 with other.together():
                     found = work(other)
-                    other.say(b"COMMIT")
+                    other.command(b"COMMIT")
             return latest, found
 
-        return self.engine.readers.ask(asked)
+        return self.engine.readers.run(asked)
 
     def _catch_up(self) -> None:
-        while not self.engine.readers.ask(journal.catch_up):
+        while not self.engine.readers.run(journal.catch_up):
             pass

@@ -56,4 +56,4 @@ class SqlStore(SqlJournal[E], abc.ABC):
                 return columns.MESSAGES.empty_table()
             return pa.Table.from_batches([message_rows.batch(found, columns.MESSAGES.names)])
 
-        return message_rows.in_order(self.engine.readers.ask_once(work), ids)
+        return message_rows.in_order(self.engine.readers.run_in_snapshot(work), ids)

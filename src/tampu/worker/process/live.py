@@ -43,7 +43,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     state: str
     held: int
     done: int
-    tallies: dict[str, dict[str, int]]
+    outcomes: dict[str, dict[str, int]]
     queues: list[QueueLine]
 
 
@@ -53,7 +53,7 @@ _read = from_json(Snapshot).decode
 def snapshot(runner: Runner) -> Snapshot:
     state = "stopping" if runner.stopping else "the store cannot be used" if runner.outages.down else "working"
     lines = [_line(runner, name) for name in runner.order.names]
-    return Snapshot(runner.name, state, runner.held, runner.done, dict(runner.tallies), lines)
+    return Snapshot(runner.name, state, runner.held, runner.done, dict(runner.outcomes), lines)
 
 
 def _line(runner: Runner, queue: str) -> QueueLine:
@@ -111,9 +111,9 @@ class View:
 
 def _tasks(snapshots: Sequence[Snapshot]) -> Table:
     table = Table("task", *(f"{name}ed" if name != "release" else "released" for name in _ENDS[:-1]), "lost")
-    for name in sorted({name for one in snapshots for name in one.tallies}):
-        tallies = [one.tallies[name] for one in snapshots if name in one.tallies]
-        table.add_row(name, *(f"{sum(tally[end] for tally in tallies):,}" for end in _ENDS))
+    for name in sorted({name for one in snapshots for name in one.outcomes}):
+        outcomes = [one.outcomes[name] for one in snapshots if name in one.outcomes]
+        table.add_row(name, *(f"{sum(counts[end] for counts in outcomes):,}" for end in _ENDS))
     return table
 
 

@@ -85,15 +85,15 @@ def show(
     out.show(_facts(message))
     _show_payload(session, message)
     if message.result_raw is not None:
-        out.say("result", "bold")
+        out.line("result", "bold")
         result = documents.result(message)
         out.show(output.pretty(result.get("result_base64", result["result"])))
     for failure in message.failures:
         who = f" by {failure.worker}" if failure.worker else ""
-        out.say(f"attempt {failure.attempt}: {failure.outcome}{who}, {output.ago(failure.at)}", "bold red")
-        out.say(failure.traceback or failure.error or "no error text")
+        out.line(f"attempt {failure.attempt}: {failure.outcome}{who}, {output.ago(failure.at)}", "bold red")
+        out.line(failure.traceback or failure.error or "no error text")
     if transitions:
-        out.say("\nhistory", "bold")
+        out.line("\nhistory", "bold")
         out.show(_history(transitions))
 
 
@@ -127,15 +127,15 @@ def _facts(m: tampu.Message) -> Table:
 
 def _show_payload(session: Session, message: tampu.Message) -> None:
     found = documents.payload(message)
-    session.out.say(f"\npayload  {message.content_type}, {len(message.raw):,} bytes", "bold")
+    session.out.line(f"\npayload  {message.content_type}, {len(message.raw):,} bytes", "bold")
     if "payload_base64" in found:
-        session.out.say(found["payload_base64"])
+        session.out.line(found["payload_base64"])
         session.out.note(f"the payload is {documents.BASE64}")
     elif isinstance(found["payload"], str) and message.content_type.startswith("text/"):
-        session.out.say(found["payload"])
+        session.out.line(found["payload"])
     else:
         session.out.show(output.pretty(found["payload"]))
-    session.out.say("")
+    session.out.line("")
 
 
 def _history(transitions: list[tampu.Transition]) -> Table:

@@ -41,11 +41,11 @@ def doctor(session: Session) -> None:
         grid.add_column(no_wrap=True)
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
-        session.out.say(f"{session.shown}\n", "bold")
+        session.out.line(f"{session.shown}\n", "bold")
         for what, level, detail in found:
             grid.add_row(word(level), text(what, "bold"), text(detail))
         session.out.show(grid)
         summary = {"ok": "all checks passed", "warn": "works, with warnings", "bad": "problems found"}[worst]
-        session.out.say(f"\n{summary}", output.STYLES[worst])
+        session.out.line(f"\n{summary}", output.STYLES[worst])
     if worst == "bad":
         raise typer.Exit(exits.FAILED)

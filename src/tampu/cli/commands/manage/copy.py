@@ -61,7 +61,7 @@ def copy(
         goal = engine if dry_run else make_engine(target_session.store)
         try:
             move = Move(engine, goal, options, origin=source_session.shown, goal=target_session.shown)
-            report = move.look()
+            report = move.preview()
             if not dry_run:
                 with output.progress("moving", report.total) as advance:
                     report = move.run(lambda _queue, n: advance(n))
@@ -92,9 +92,9 @@ def _print(session: Session, report: Report, source: str, target: str) -> None:
     for note in report.notes:
         session.out.note(note)
     if report.dry_run:
-        session.out.say(f"{report.total:,} messages and {report.documents:,} documents would move")
+        session.out.line(f"{report.total:,} messages and {report.documents:,} documents would move")
     elif not report.was_done:
-        session.out.say(
+        session.out.line(
             f"{source} has moved to {target}: {report.total:,} messages, {report.stored:,} of them by this run"
         )
         session.out.note(f"{source} is closed and keeps its messages; point workers and publishers to the new url")

@@ -155,9 +155,9 @@ def _print_replay(
     else:
         if dry_run and messages:
             session.out.show(message_table(messages[:50], states=False))
-        session.out.say(f"{done:,} messages {'would be replayed' if dry_run else f'of {queue} replayed'}")
+        session.out.line(f"{done:,} messages {'would be replayed' if dry_run else f'of {queue} replayed'}")
         for o in failed:
-            print_outcomes.say(session, o.id, o)
+            print_outcomes.print_outcome(session, o.id, o)
     if failed:
         raise typer.Exit(exits.FAILED if done else exits.of_outcomes(failed))
 

@@ -21,7 +21,7 @@ def _set(session: Session, queues: list[str], act: Callable[[tampu.Store, str], 
         session.out.document({"queues": [{"queue": queue, "status": status} for queue, status in found]})
     else:
         for queue, status in found:
-            session.out.say(f"{queue} is {status}", STYLES.get(status, ""))
+            session.out.line(f"{queue} is {status}", STYLES.get(status, ""))
 
 
 @command("pause", "Manage")

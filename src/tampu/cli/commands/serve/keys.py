@@ -90,7 +90,7 @@ def revoke(session: Session, id: Id) -> None:
     with session.open() as store:
         access.run(store, _key_admin(session, store).revoke(id))
     if not session.json:
-        session.out.say("revoked")
+        session.out.line("revoked")
 
 
 def _print(session: Session, made: Any) -> None:

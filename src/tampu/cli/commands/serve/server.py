@@ -35,13 +35,13 @@ def serve(session: Session, /, **given: Any) -> None:
     if session.json:
         session.out.document(about)
     else:
-        session.out.say(f"tampu serves {hidden(config.url)} at {about.url}")
+        session.out.line(f"tampu serves {hidden(config.url)} at {about.url}")
         if about.sign_in is not None:
-            session.out.say(f"sign in (the link works once, for 15 minutes): {about.sign_in}")
+            session.out.line(f"sign in (the link works once, for 15 minutes): {about.sign_in}")
         if about.key_file is not None:
-            session.out.say(f"the admin key is in {about.key_file}")
+            session.out.line(f"the admin key is in {about.key_file}")
         if not config.auth:
-            session.out.say("auth is off: every user of this machine is admin")
+            session.out.line("auth is off: every user of this machine is admin")
     running.run()
 
 

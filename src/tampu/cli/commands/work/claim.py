@@ -55,14 +55,14 @@ def _show(session: Session, lease: tampu.Lease) -> None:
     message = lease.message
     out = session.out
     facts = f"{message.type} · attempt {lease.attempt} of {message.max_attempts} · lease ends {output.ago(lease.until)}"
-    out.say(f"{message.queue}  {message.id}", "bold")
-    out.say(facts, "dim")
+    out.line(f"{message.queue}  {message.id}", "bold")
+    out.line(facts, "dim")
     found = documents.payload(message)
     value = found.get("payload_base64", found["payload"])
     out.show(output.text(value) if isinstance(value, str) else output.pretty(value))
     if "payload_base64" in found:
         out.note(f"the payload is {documents.BASE64}")
-    out.say(f"receipt {lease.receipt}\n", "cyan")
+    out.line(f"receipt {lease.receipt}\n", "cyan")
 
 
 def _settle(session: Session, settlements: list[Any]) -> None:
@@ -137,7 +137,7 @@ def extend(
         session.out.document({"outcomes": rows})
     else:
         for receipt, outcome in zip(receipts, outcomes, strict=True):
-            session.out.say(f"{receipt}  {outcome.error.code if outcome.error else 'extended'}")
+            session.out.line(f"{receipt}  {outcome.error.code if outcome.error else 'extended'}")
     raise typer.Exit(exits.of_outcomes(outcomes))
 
 

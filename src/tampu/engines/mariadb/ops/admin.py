@@ -15,51 +15,51 @@ if TYPE_CHECKING:
 
 
 def request_cancel(db: Db, seqs: Ints) -> Operation:
-    answer = db.ask("lock_leases_to_cancel", seqs)
+    answer = db.submit("lock_leases_to_cancel", seqs)
     yield
     rows = answer.get()
-    db.ask("request_cancel", Ints(seq for seq, *_ in rows))
+    db.submit("request_cancel", Ints(seq for seq, *_ in rows))
     return rows
 
 
 def release_held(db: Db, seqs: Ints) -> Operation:
-    answer = db.ask("release_held", seqs)
+    answer = db.submit("release_held", seqs)
     yield
     rows = answer.get()
-    db.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
+    db.submit("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
     return sorted(rows)
 
 
 def revive_dead(db: Db, seqs: Ints, now: int, attempts: Ints) -> Operation:
-    out = db.ask("revive_dead", seqs)
+    out = db.submit("revive_dead", seqs)
     given = dict(zip(seqs, attempts, strict=True))
     yield
     gone = Ints(seq for (seq,) in out.get())
-    db.ask("clear_past_expiry", gone, now)
+    db.submit("clear_past_expiry", gone, now)
     if gone:
-        db.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone))
-    return db.ask("select_rows", gone).get()
+        db.submit("set_max_attempts", gone, Ints(given[seq] for seq in gone))
+    return db.submit("select_rows", gone).get()
 
 
 def remove_waiting(db: Db, seqs: Ints) -> Operation:
-    answer = db.ask("locate_ready", seqs)
+    answer = db.submit("locate_ready", seqs)
     yield
     found = answer.get()
     messages = {seq: (seq, *message) for seq, *message, _, _ in found}
     states: dict[int, tuple[int, int]] = {}
     ready = start(_out_of_ready(db, found))
-    delayed, held = db.ask("remove_delayed", seqs), db.ask("remove_held", seqs)
+    delayed, held = db.submit("remove_delayed", seqs), db.submit("remove_held", seqs)
     for state, rows in ((READY, ready()), (DELAYED, delayed.get()), (HELD, held.get())):
         states.update({seq: (attempts, state) for seq, attempts, *_ in rows})
     return [(*with_attempts(messages[seq], attempts), state) for seq, (attempts, state) in states.items()]
 
 
 def lock_waiting(db: Db, seqs: Ints) -> Operation:
-    answer = db.ask("locate_ready", seqs)
+    answer = db.submit("locate_ready", seqs)
     yield
     messages = {seq: (seq, *message) for seq, *message, _, _ in answer.get()}
-    ready = db.ask("lock_ready", *ints(_places(answer.get()), 3))
-    answers = ready, db.ask("lock_delayed", seqs), db.ask("lock_held", seqs)
+    ready = db.submit("lock_ready", *ints(_places(answer.get()), 3))
+    answers = ready, db.submit("lock_delayed", seqs), db.submit("lock_held", seqs)
     return [messages[seq] for one in answers for (seq,) in one.get() if seq in messages]
 
 
@@ -71,31 +71,31 @@ def _places(located: Iterable[Any]) -> list[tuple[int, int, int]]:
 def _out_of_ready(db: Db, located: Sequence[Any]) -> Operation:
     """Delete these messages from `ready`, if they are there; returns the deleted rows."""
     queues = {seq: q for seq, q, *_ in located}
-    out = db.ask("remove_ready", *ints(_places(located), 3))
+    out = db.submit("remove_ready", *ints(_places(located), 3))
     yield
     rows = out.get()
     db.note_left([(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
     placed = [(queues[seq], seq) for seq, _, rank, pos, _ in rows if rank or pos != seq]
     for q, found in by_queue(placed).items():
-        db.ask("delete_placed", q, Ints(found))
+        db.submit("delete_placed", q, Ints(found))
     return rows
 
 
 def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Operation:
     """Change ranks. Ready messages are removed and inserted again with their new rank, at the same position."""
-    answer = db.ask("locate_ready", seqs)
+    answer = db.submit("locate_ready", seqs)
     yield
     new = dict(zip(seqs, places, strict=True))
     moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in answer.get() if (rank or 0) != new[seq]]
     out = start(_out_of_ready(db, moving))()
     back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
     insert_ready(db, *ints(back, 6))
-    db.ask("rerank", seqs, ranks)
+    db.submit("rerank", seqs, ranks)
     return []
 
 
 def select_messages(db: Db, seqs: Ints) -> Operation:
-    answer = db.ask("select_messages", seqs)
+    answer = db.submit("select_messages", seqs)
     yield
     found = {}
     for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in answer.get():
@@ -105,15 +105,15 @@ def select_messages(db: Db, seqs: Ints) -> Operation:
 
 
 def select_still_ended(db: Db, seqs: Ints) -> Operation:
-    answer = db.ask("select_still_ended", seqs)
+    answer = db.submit("select_still_ended", seqs)
     yield
     found = {seq for (seq,) in answer.get()}
     return [(seq,) for seq in seqs if seq in found]
 
 
 def find_messages(db: Db, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids) -> Operation:
-    made = db.ask("find_by_number", tenant, Ints(seq for seq in seqs if seq is not None))
-    given = db.ask("find_by_own_id", tenant, ids)
+    made = db.submit("find_by_number", tenant, Ints(seq for seq in seqs if seq is not None))
+    given = db.submit("find_by_own_id", tenant, ids)
     yield
     by_number = {(seq, stamp): (seq, q) for seq, q, stamp in made.get()}
     by_id = {id: (seq, q) for id, seq, q in given.get()}
@@ -126,10 +126,10 @@ def find_messages(db: Db, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids) -> 
 
 
 def select_stats(db: Db, tenant: str, queue: str | None, now: int | None) -> Operation:
-    answer = db.ask("select_stats_queues", tenant, queue, now)
+    answer = db.submit("select_stats_queues", tenant, queue, now)
     yield
     queues = answer.get()
     counts: dict[int, list[tuple[int | None, int]]] = {}
-    for q, kind, n in db.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
+    for q, kind, n in db.submit("select_stats_counts", Ints(q for q, *_ in queues)).get():
         counts.setdefault(q, []).append((kind, n))
     return [(name, kind, n, oldest, at) for q, name, oldest, at in queues for kind, n in counts.get(q) or [(None, 0)]]

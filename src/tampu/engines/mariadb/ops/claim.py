@@ -22,7 +22,7 @@ def claim_ready(
 ) -> Operation:
     offered = [] if db.index is None else db.index.offer(q, limit)
     db.offered.extend((q, *place) for place in offered)
-    answer = db.ask("claim_offered", q, *ints(offered, 2)) if offered else db.ask("claim_ready", q, limit)
+    answer = db.submit("claim_offered", q, *ints(offered, 2)) if offered else db.submit("claim_ready", q, limit)
     yield
     found = _parse_rows(answer.get())
     if offered:
@@ -34,7 +34,7 @@ def claim_ready(
     kept = [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > at]
     if kept:
         seqs, attempts, _, stamps, _, _, _, ids, groups, _ = zip(*kept, strict=True)
-        db.ask(
+        db.submit(
             "insert_leases", q, lease, lease_us, worker, at, Ints(seqs), Ints(stamps),
             Ints(before + 1 for before in attempts), Uuids(ids), Blobs(groups),
         )  # fmt: skip
@@ -48,7 +48,7 @@ def _choose(db: Db, q: int, limit: int, offered: Sequence[tuple[int, int]], rows
     overtaken = any((rank, pos) < last for queue, rank, pos in db.entered if queue == q)
     if not db.stale and len(rows) == len(offered) and not overtaken:
         return rows
-    found = dict(_parse_rows(db.ask("claim_ready", q, limit).get()))
+    found = dict(_parse_rows(db.submit("claim_ready", q, limit).get()))
     if not db.stale:
         found.update(rows)
     chosen = sorted(found)[:limit]
@@ -80,24 +80,24 @@ def _leave_ready(db: Db, q: int, rows: Sequence[_Found]) -> None:
         if rank or pos != seq:
             placed.append(seq)
     for rank, positions in by_rank.items():
-        db.ask("delete_ready", q, rank, Ints(positions))
-    db.ask("delete_placed", q, Ints(placed))
+        db.submit("delete_ready", q, rank, Ints(positions))
+    db.submit("delete_placed", q, Ints(placed))
 
 
 def ack(
     db: Db, seqs: Ints, lease: int, q: int, now: int | None, state: int, packed: bytes, left: int | None
 ) -> Operation:
-    fenced = db.ask("ack", seqs, lease, q)
+    fenced = db.submit("ack", seqs, lease, q)
     yield
     acked = [_parse_acked(text) for (text,) in fenced.get()]
     rows = [row for row, _ in acked]
     if rows:
         gone, attempts, *_ = zip(*rows, strict=True)
-        db.ask("insert_acked", lease, q, db.now if now is None else now, state, Ints(gone), Ints(attempts))
+        db.submit("insert_acked", lease, q, db.now if now is None else now, state, Ints(gone), Ints(attempts))
         if left is not None and len(rows) == len(seqs):
-            db.ask("delete_settled_claims", Ints([left]), Ints([lease]))
+            db.submit("delete_settled_claims", Ints([left]), Ints([lease]))
         else:
-            db.ask("delete_whole_claim", lease, min(until for _, until in acked), packed)
+            db.submit("delete_whole_claim", lease, min(until for _, until in acked), packed)
     return rows
 
 
@@ -109,15 +109,15 @@ def _parse_acked(text: str) -> tuple[tuple[Any, ...], int]:
 
 
 def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Operation:
-    fenced = db.ask("take_leases", seqs, leases, qs)
+    fenced = db.submit("take_leases", seqs, leases, qs)
     yield
     rows = fenced.get()
-    db.ask("delete_leases", Ints(seq for seq, *_ in rows))
+    db.submit("delete_leases", Ints(seq for seq, *_ in rows))
     return rows
 
 
 def extend_leases(db: Db, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Operation:
-    answer = db.ask("lock_leases_to_extend", seqs, leases, qs)
+    answer = db.submit("lock_leases_to_extend", seqs, leases, qs)
     yield
     until = {(seq, lease): now + (us or 0) for seq, lease, us in zip(seqs, leases, times, strict=True)}
     rows = [(seq, lease, until[seq, lease], cancel, at) for seq, lease, at, cancel in answer.get()]
@@ -125,7 +125,7 @@ def extend_leases(db: Db, now: int, seqs: Ints, leases: Ints, qs: Ints, times: I
     for seq, _, end, _, _ in rows:
         by_end.setdefault(end, []).append(seq)
     for end, found in by_end.items():
-        db.ask("extend_leases", end, Ints(found))
+        db.submit("extend_leases", end, Ints(found))
     return rows
 
 
@@ -150,7 +150,7 @@ def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Ope
 
 def _delete_slots(db: Db, slots: Sequence[tuple[int, bytes, int]]) -> None:
     for q, found in by_queue((q, (group, seq)) for q, group, seq in slots).items():
-        db.ask("delete_slots", q, Blobs(group for group, _ in found), Ints(seq for _, seq in found))
+        db.submit("delete_slots", q, Blobs(group for group, _ in found), Ints(seq for _, seq in found))
 
 
 def delete_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints) -> None:
@@ -166,9 +166,9 @@ def next_in_group(db: Db, qs: Ints, groups: Blobs, limits: Ints) -> Operation:
 
 def _next_in_group(db: Db, limits: Sequence[tuple[Any, Any]]) -> Rows:
     """Take the next messages of each ((q, group), number) out of held; returns message rows with run_at."""
-    answers = [db.ask("next_in_group", *name, free) for name, free in limits]
+    answers = [db.submit("next_in_group", *name, free) for name, free in limits]
     nexts = Ints(seq for one in answers for (seq,) in one.get())
-    out, messages = db.ask("remove_held", nexts), db.ask("select_rows", nexts)
+    out, messages = db.submit("remove_held", nexts), db.submit("select_rows", nexts)
     waited = {seq: (attempts, run_at) for seq, attempts, run_at in out.get()}
     rows = []
     for seq, q, _, *message in sorted(messages.get()):
@@ -183,7 +183,9 @@ def select_group_rates(db: Db, qs: Ints, groups: Blobs) -> Operation:
     answers = []
     for q, found in by_queue(zip(qs, groups, strict=True)).items():
         column = Blobs(found)
-        answers.append((q, found, db.ask("select_group_rates", q, column), db.ask("select_leased_slots", q, column)))
+        answers.append(
+            (q, found, db.submit("select_group_rates", q, column), db.submit("select_leased_slots", q, column))
+        )
     yield
     rows: list[Any] = []
     for q, names, spent, leased in answers:
@@ -199,8 +201,8 @@ def select_slots(db: Db, qs: Ints, groups: Blobs) -> Operation:
         (
             q,
             found,
-            db.ask("select_group_limits", q),
-            db.ask("select_slots", q, Blobs(found)),
+            db.submit("select_group_limits", q),
+            db.submit("select_slots", q, Blobs(found)),
         )
         for q, found in by_queue(zip(qs, groups, strict=True)).items()
     ]

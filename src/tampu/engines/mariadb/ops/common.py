@@ -50,5 +50,5 @@ def with_attempts(message: Sequence[Any], attempts: int) -> tuple[Any, ...]:
 def rows_with_attempts(db: Db, rows: Rows) -> Rows:
     """The message rows of (seq, attempts), in the order of seq."""
     attempts = dict(rows)
-    found = db.ask("select_rows", Ints(attempts)).get()
+    found = db.submit("select_rows", Ints(attempts)).get()
     return [(seq, q, attempts[seq], *rest) for seq, q, _, *rest in sorted(found)]

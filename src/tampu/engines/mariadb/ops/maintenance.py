@@ -22,13 +22,13 @@ def _latch(name: bytes | None) -> int:
 
 
 def acquire_locks(db: Db, names: Blobs) -> Operation:
-    answer = db.ask("acquire_locks", Ints(sorted({_latch(name) for name in names})))
+    answer = db.submit("acquire_locks", Ints(sorted({_latch(name) for name in names})))
     yield
     return answer.get()
 
 
 def try_acquire_locks(db: Db, names: Blobs) -> Operation:
-    answer = db.ask("try_acquire_locks", Ints(sorted({_latch(name) for name in names})))
+    answer = db.submit("try_acquire_locks", Ints(sorted({_latch(name) for name in names})))
     yield
     had = {n for (n,) in answer.get()}
     return [(name,) for name in names if _latch(name) in had]
@@ -36,95 +36,95 @@ def try_acquire_locks(db: Db, names: Blobs) -> Operation:
 
 def begin_sweep(db: Db) -> Operation:
     db.short_lock_timeout = True
-    answer = db.ask("begin_sweep")
+    answer = db.submit("begin_sweep")
     yield
     return answer.get()
 
 
 def end_sweep(db: Db) -> None:
-    db.ask("end_sweep", LOCK_SECONDS)
+    db.submit("end_sweep", LOCK_SECONDS)
     db.short_lock_timeout = False
 
 
 def allocate_numbers(db: Db, blocks: int) -> Operation:
-    answers = [db.ask("allocate_numbers") for _ in range(blocks)]
+    answers = [db.submit("allocate_numbers") for _ in range(blocks)]
     yield
     return [row for one in answers for row in one.get()]
 
 
 def fold_counts(db: Db, most: int) -> Operation:
-    answer = db.ask("lock_counts", most)
+    answer = db.submit("lock_counts", most)
     yield
     rows = answer.get()
     sums: dict[tuple[int, int], int] = {}
     for _, q, kind, n in rows:
         sums[q, kind] = sums.get((q, kind), 0) + n
     kept = [(q, kind, n) for (q, kind), n in sums.items() if n]
-    db.ask("fold_counts", Ints(no for no, _, _, _ in rows), *ints(kept, 3))
+    db.submit("fold_counts", Ints(no for no, _, _, _ in rows), *ints(kept, 3))
     return []
 
 
 def lock_due_delayed(db: Db, now: int, limit: int) -> Operation:
-    answer = db.ask("lock_due_delayed", now, limit)
+    answer = db.submit("lock_due_delayed", now, limit)
     yield
     due = sorted((run_at, seq, tuple(row)) for seq, *row, run_at in answer.get())
     return [(seq, *row) for _, seq, row in due]
 
 
 def delete_past_fair_turns(db: Db, q: int, now: int, most: int) -> Operation:
-    answer = db.ask("select_past_fair_turns", q, now, most)
+    answer = db.submit("select_past_fair_turns", q, now, most)
     yield
-    db.ask("delete_past_fair_turns", q, Blobs(sorted(group for (group,) in answer.get())))
+    db.submit("delete_past_fair_turns", q, Blobs(sorted(group for (group,) in answer.get())))
     return []
 
 
 def delete_reaped_claims(db: Db, untils: Ints, leases: Ints) -> None:
-    db.ask("delete_settled_claims", untils, leases)
+    db.submit("delete_settled_claims", untils, leases)
 
 
 def purge_dead(db: Db, q: int, limit: int) -> Operation:
-    answer = db.ask("purge_dead", q, limit)
+    answer = db.submit("purge_dead", q, limit)
     yield
     rows = answer.get()
-    db.ask("revive_dead", Ints(seq for seq, _ in rows))
+    db.submit("revive_dead", Ints(seq for seq, _ in rows))
     return rows_with_attempts(db, rows)
 
 
 def remove_ended(db: Db, seqs: Ints) -> Operation:
-    out = db.ask("remove_ended", seqs)
+    out = db.submit("remove_ended", seqs)
     yield
     return rows_with_attempts(db, out.get())
 
 
 def trim_results(db: Db, now: int, limit: int) -> Operation:
-    answer = db.ask("trim_results", now, limit)
+    answer = db.submit("trim_results", now, limit)
     yield
     rows = answer.get()
-    db.ask("delete_results", Ints(seq for (seq,) in rows))
+    db.submit("delete_results", Ints(seq for (seq,) in rows))
     return rows
 
 
 def trim_idempotency_keys(db: Db, now: int, limit: int) -> Operation:
-    answer = db.ask("trim_idempotency_keys", now, limit)
+    answer = db.submit("trim_idempotency_keys", now, limit)
     yield
     rows = answer.get()
     by_tenant: dict[str, list[bytes]] = {}
     for tenant, word in rows:
         by_tenant.setdefault(tenant, []).append(word)
     for tenant, words in by_tenant.items():
-        db.ask("delete_idempotency_keys", tenant, Blobs(words))
+        db.submit("delete_idempotency_keys", tenant, Blobs(words))
     return rows
 
 
 def trim_group_rates(db: Db, now: int, limit: int) -> Operation:
-    answer = db.ask("trim_group_rates", now, limit)
+    answer = db.submit("trim_group_rates", now, limit)
     yield
     rows = answer.get()
     for q, found in by_queue(rows).items():
-        db.ask("delete_group_rates", q, Blobs(sorted(found)))
+        db.submit("delete_group_rates", q, Blobs(sorted(found)))
     return rows
 
 
 def set_run_at(db: Db, seqs: Ints, times: Ints) -> None:
     for at, found in by_queue(zip(times, seqs, strict=True)).items():
-        db.ask("set_run_at", at, Ints(found))
+        db.submit("set_run_at", at, Ints(found))

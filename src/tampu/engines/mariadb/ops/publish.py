@@ -16,14 +16,14 @@ _DEAD, _ENDED = CODE[State.DEAD], tuple(CODE[state] for state in FINAL)
 
 
 def publish_simple(db: Db, q: int, now: int, ahead: int | None, most: int, seqs: Ints, bodies: Blobs) -> None:
-    db.ask("publish_simple", q, now, ahead, most, seqs, bodies)
+    db.submit("publish_simple", q, now, ahead, most, seqs, bodies)
     db.note_ready([(q, 0, seq) for seq in seqs if seq is not None])
 
 
 def insert_loaded(
     db: Db, q: int, now: int, ahead: int | None, most: int, seqs: Ints, ids: Uuids, bodies: Blobs
 ) -> None:
-    db.ask("insert_loaded", q, now, ahead, most, seqs, ids, bodies)
+    db.submit("insert_loaded", q, now, ahead, most, seqs, ids, bodies)
     db.note_ready([(q, 0, seq) for seq in seqs if seq is not None])
 
 
@@ -31,37 +31,37 @@ def publish_without_lookup(
     db: Db, now: int, ahead: int | None, seqs: Ints, qs: Ints, ranks: Ints, most: Ints, expires: Ints, run: Ints,
     bodies: Blobs,
 ) -> None:  # fmt: skip
-    db.ask("insert_unkeyed_messages", now, ahead, seqs, qs, ranks, most, expires, bodies)
+    db.submit("insert_unkeyed_messages", now, ahead, seqs, qs, ranks, most, expires, bodies)
     rows = list(zip(seqs, qs, ranks, expires, run, strict=True))
     at_once = [(rank, seq, seq, None, q, 0) for seq, q, rank, _, run_at in rows if run_at is None]
     later = [(seq, run_at, None, q, 0) for seq, q, _, _, run_at in rows if run_at is not None]
     insert_ready(db, *ints(at_once, 6))
-    db.ask("insert_delayed", *ints(later, 5))
-    db.ask("insert_expiries", *ints([(at, seq) for seq, _, _, at, _ in rows if at is not None], 2))
+    db.submit("insert_delayed", *ints(later, 5))
+    db.submit("insert_expiries", *ints([(at, seq) for seq, _, _, at, _ in rows if at is not None], 2))
 
 
 def insert_messages(db: Db, now: int, ahead: int | None, seqs: Ints, *columns: Any) -> None:
-    db.ask("insert_messages", now, ahead, seqs, *columns)
+    db.submit("insert_messages", now, ahead, seqs, *columns)
     _, _, _, _, _, _, ids, *_ = columns
     given = [(id, seq) for id, seq in zip(ids, seqs, strict=True) if id is not None]
-    db.ask("insert_own_ids", Uuids(id for id, _ in given), Ints(seq for _, seq in given))
+    db.submit("insert_own_ids", Uuids(id for id, _ in given), Ints(seq for _, seq in given))
 
 
 def insert_ready(db: Db, ranks: Ints, positions: Ints, seqs: Ints, leases: Ints, qs: Ints, attempts: Ints) -> None:
-    db.ask("insert_ready", ranks, positions, seqs, leases, qs, attempts)
+    db.submit("insert_ready", ranks, positions, seqs, leases, qs, attempts)
     rows = zip(qs, seqs, ranks, positions, strict=True)
-    db.ask("insert_placed", *ints([(q, seq, rank, pos) for q, seq, rank, pos in rows if rank or seq != pos], 4))
+    db.submit("insert_placed", *ints([(q, seq, rank, pos) for q, seq, rank, pos in rows if rank or seq != pos], 4))
     db.note_ready(list(zip(qs, ranks, positions, strict=True)))  # type: ignore[arg-type]  # no None
 
 
 def delete_keys_and_expiries(db: Db, seqs: Ints) -> Operation:
-    answer = db.ask("select_keys_and_expiries", seqs)
+    answer = db.submit("select_keys_and_expiries", seqs)
     yield
     rows = answer.get()
-    db.ask("delete_expiries", *ints(sorted((at, seq) for seq, _, _, at in rows if at is not None), 2))
+    db.submit("delete_expiries", *ints(sorted((at, seq) for seq, _, _, at in rows if at is not None), 2))
     keys = sorted((q, (word, seq)) for seq, q, word, _ in rows if word is not None)
     for q, found in by_queue(keys).items():
-        db.ask("delete_keys", q, Blobs(word for word, _ in found), Ints(seq for _, seq in found))
+        db.submit("delete_keys", q, Blobs(word for word, _ in found), Ints(seq for _, seq in found))
     return []
 
 
@@ -69,28 +69,28 @@ def import_messages(
     db: Db, q: int, seqs: Ints, created: Ints, ranks: Ints, most: Ints, expires: Ints, ids: Uuids, keys: Blobs,
     groups: Blobs, bodies: Blobs, states: Ints, attempts: Ints, times: Ints, reasons: Blobs,
 ) -> None:  # fmt: skip
-    db.ask("import_messages", q, seqs, created, ranks, most, expires, ids, keys, groups, bodies)
-    db.ask("insert_own_ids", ids, seqs)
+    db.submit("import_messages", q, seqs, created, ranks, most, expires, ids, keys, groups, bodies)
+    db.submit("insert_own_ids", ids, seqs)
     rows = list(zip(seqs, times, attempts, states, reasons, strict=True))
     dead = [(seq, at, count, reason) for seq, at, count, state, reason in rows if state == _DEAD]
-    db.ask("import_dead", q, *ints(dead, 3), Blobs(reason for _, _, _, reason in dead))
-    db.ask("import_ended", q, *ints([(*row, state) for *row, state, _ in rows if state in _ENDED], 4))
+    db.submit("import_dead", q, *ints(dead, 3), Blobs(reason for _, _, _, reason in dead))
+    db.submit("import_ended", q, *ints([(*row, state) for *row, state, _ in rows if state in _ENDED], 4))
 
 
 def import_keys_and_expiries(db: Db, q: int, seqs: Ints, expires: Ints, keys: Blobs) -> None:
     rows = list(zip(seqs, expires, keys, strict=True))
-    db.ask("insert_expiries", *ints([(at, seq) for seq, at, _ in rows if at is not None], 2))
+    db.submit("insert_expiries", *ints([(at, seq) for seq, at, _ in rows if at is not None], 2))
     named = sorted((key, seq) for seq, _, key in rows if key is not None)
-    db.ask("import_keys", q, Blobs(key for key, _ in named), Ints(seq for _, seq in named))
+    db.submit("import_keys", q, Blobs(key for key, _ in named), Ints(seq for _, seq in named))
 
 
 def start_journal(db: Db, offset: int) -> Operation:
-    answer = db.ask("is_journal_empty")
+    answer = db.submit("is_journal_empty")
     yield
     ((empty,),) = answer.get()
     if not empty:
         return []
-    db.ask("start_journal", offset)
+    db.submit("start_journal", offset)
     return [(offset,)]
 
 
@@ -100,13 +100,13 @@ def write_commit(
 ) -> None:  # fmt: skip
     count = len(sizes)
     if count:
-        db.ask("insert_journal", now, sizes[0], qs[0], records[0])
-        db.ask(
+        db.submit("insert_journal", now, sizes[0], qs[0], records[0])
+        db.submit(
             "insert_journal_rest", now, Ints(range(2, count + 1)), Ints(sizes[1:]), Ints(qs[1:]),
             Blobs(records[1:]),
         )  # fmt: skip
     elif end_q:
-        db.ask("draw_entry_number")
-    db.ask("insert_counts", count_q, kinds, changes)
-    db.ask("insert_endings", now, end_q, states, ends)
-    db.ask("schedule_reap", untils, leases, claims)
+        db.submit("draw_entry_number")
+    db.submit("insert_counts", count_q, kinds, changes)
+    db.submit("insert_endings", now, end_q, states, ends)
+    db.submit("schedule_reap", untils, leases, claims)

@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 def number_journal(db: Db, most: int, end: int) -> Operation:
-    db.ask("number_journal", most, end)
-    answer = db.ask("end_numbering", end)
+    db.submit("number_journal", most, end)
+    answer = db.submit("end_numbering", end)
     yield
     return answer.get()
 
 
 def snapshot_endings(db: Db, qs: Ints, states: Ints, first: int, last: int) -> Operation:
-    answers = [db.ask("snapshot_endings", qs, state, first, last) for state in states]
+    answers = [db.submit("snapshot_endings", qs, state, first, last) for state in states]
     yield
     return [row for one in answers for row in one.get()]
 
 
 def snapshot_live(db: Db, qs: Ints, states: Ints) -> Operation:
     wanted = [state in states for state in (READY, DELAYED, LEASED, HELD, DEAD)]
-    answer = db.ask("snapshot_live", qs, *wanted)
+    answer = db.submit("snapshot_live", qs, *wanted)
     yield
     return answer.get()
 
 
 def snapshot_unmoved(db: Db, qs: Ints) -> Operation:
-    answer = db.ask("snapshot_unmoved", qs)
+    answer = db.submit("snapshot_unmoved", qs)
     yield
     return [(q, _eight_bytes_each(numbers)) for q, numbers in answer.get()]
 
@@ -48,8 +48,8 @@ def _eight_bytes_each(numbers: str) -> bytes:
 
 
 def snapshot_find(db: Db, seqs: Ints, stamps: Ints, ids: Uuids) -> Operation:
-    made = db.ask("find_by_number", None, Ints(seq for seq in seqs if seq is not None))
-    given = db.ask("find_by_own_id", None, ids)
+    made = db.submit("find_by_number", None, Ints(seq for seq in seqs if seq is not None))
+    given = db.submit("find_by_own_id", None, ids)
     yield
     wanted = set(zip(seqs, stamps, strict=True))
     found = [(seq, q) for seq, q, stamp in made.get() if (seq, stamp) in wanted]

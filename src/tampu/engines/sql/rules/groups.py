@@ -63,7 +63,7 @@ def lock_groups(
     _lock(commit, wanted)
     for q, group, slots, us, burst, seq in commit.db.rows("select_slots", *_columns(wanted)):
         if (q, group) not in found:
-            found[q, group] = Group(Limits.kept(slots, us, burst), set())
+            found[q, group] = Group(Limits.from_row(slots, us, burst), set())
         if seq is not None:
             found[q, group].seqs.add(seq)
     if limits is not None:

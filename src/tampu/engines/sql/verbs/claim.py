@@ -203,7 +203,7 @@ def _allowed(commit: Commit, want: QueueClaim, q: int, limit: int) -> tuple[int,
     """
     tokens = 0.0
     if want.max_in_flight:
-        limit = min(limit, want.max_in_flight - commit.tally(q)[LEASED])
+        limit = min(limit, want.max_in_flight - commit.counts_by_state(q)[LEASED])
     if want.rate:
         burst = want.burst or max(1, math.ceil(want.rate))
         tokens, at = commit.db.row("select_tokens", q)

@@ -28,7 +28,7 @@ from tampu.model.values import pack_body
 
 
 def depth(commit: Commit, q: int) -> int:
-    counts = commit.tally(q)
+    counts = commit.counts_by_state(q)
     return sum(counts[kind] for kind in LIVE_KINDS)
 
 

@@ -27,7 +27,7 @@ from tampu.engines.encoding import (
     parse_receipt,
 )
 from tampu.engines.port import Settle, SettleItem
-from tampu.engines.rules import delay, first_line, lost, trace
+from tampu.engines.rules import delay, first_line, lost, settle_marker
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Db, Ints, text
 from tampu.engines.sql.queue_registry import QueueRegistry
@@ -312,14 +312,14 @@ class _SettleBatch:
             self._looked_up = True
             self._find_settled()
         _, seq, lease = key
-        for state, id in self._settled_before.get((seq, trace(item.verb, lease)), ()):
+        for state, id in self._settled_before.get((seq, settle_marker(item.verb, lease)), ()):
             if state in _STATES_AFTER[item.verb]:
                 return Outcome(id, STATES[state])
         return Outcome(None, None, lost())
 
     def _find_settled(self) -> None:
         missed = [
-            (q, seq, trace(verb, lease))
+            (q, seq, settle_marker(verb, lease))
             for q, seq, lease in self._first
             if (q, seq, lease) not in self._done
             for verb in ("ack", "release")
@@ -336,7 +336,7 @@ def _release_moves(commit: Commit, released: Sequence[EndedLease]) -> list[Move]
     moves = []
     for row in released:
         message = row.message._replace(attempts=row.message.attempts - 1)  # the attempt does not count
-        marker, token = trace("release", row.lease), tokens.get(message.seq)
+        marker, token = settle_marker("release", row.lease), tokens.get(message.seq)
         if row.cancel:
             moves.append(Move(message, CANCELLED, "cancel", marker))
             continue
@@ -356,7 +356,7 @@ def _failure_moves(commit: Commit, failed: Sequence[EndedLease]) -> list[Move]:
         message, verb, worker, detail = row.message, row.item.verb, text(row.worker), first_line(row.item.error)
         if state == DEAD:
             reason = _reason(row.item)
-            marker = trace(verb, row.lease)
+            marker = settle_marker(verb, row.lease)
             moves.append(Move(message, DEAD, verb, marker, reason=reason, worker=worker, detail=detail or reason))
         elif state == CANCELLED:
             moves.append(Move(message, CANCELLED, "cancel", row.lease, worker=worker, detail=detail))
