@@ -3,10 +3,9 @@
 from tampu.broker.admin.filters import Where
 from tampu.broker.admin.verbs import MessagePage, Replayed, Stats
 from tampu.broker.async_store import AsyncStore
-from tampu.broker.atomic import Reply, Unit
+from tampu.broker.atomic import Document, Reply, Unit
 from tampu.broker.store import Store
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
-from tampu.model.document import Document
 from tampu.model.errors import (
     DamagedFile,
     Forbidden,
@@ -29,8 +28,7 @@ from tampu.model.errors import (
     Unavailable,
     VersionConflict,
 )
-from tampu.model.follower import FollowerStatus
-from tampu.model.journal import JournalPage, Transition
+from tampu.model.journal import FollowerStatus, JournalPage, Transition
 from tampu.model.message import Failure, Lease, Message, NewMessage, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
 from tampu.model.schedule import Schedule
@@ -38,9 +36,8 @@ from tampu.store_factory import open, open_async
 from tampu.worker.app import App
 from tampu.worker.current import Current, current
 from tampu.worker.exceptions import Retry, Snooze, TaskFailed
-from tampu.worker.middleware import Middleware
 from tampu.worker.runner import Runner, RunnerOptions, working
-from tampu.worker.tasks import Published, Task, TaskMessage
+from tampu.worker.tasks import Middleware, Published, Task, TaskMessage
 
 __version__ = "0.1.0"
 

@@ -118,7 +118,7 @@ def test_purge_of_waiting_messages_needs_yes(command: Command) -> None:
 @pytest.mark.parametrize(("answer", "left"), [("n\n", 1), ("y\n", 0)])
 def test_purge_asks_on_a_terminal(command: Command, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
     command.ok("publish", "q", "1")
-    monkeypatch.setattr("tampu.cli.prompts.is_interactive", lambda: True)
+    monkeypatch.setattr("tampu.cli.streams.is_interactive", lambda: True)
     said = command("purge", "q", "--state", "ready", input=answer)
     assert "permanently remove 1 waiting messages of q" in said.err
     assert said.code == (130 if left else 0)

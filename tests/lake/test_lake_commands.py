@@ -91,7 +91,7 @@ def test_sql_reads_the_query_from_a_pipe(command: Command, lake: Path):
 
 def test_sql_prompt_goes_on_after_an_error(command: Command, lake: Path, monkeypatch: pytest.MonkeyPatch):
     lines = iter(["SELECT *", "FRM x;", "", "\\d", "SELECT 40 +", "2 AS answer;", "exit"])
-    monkeypatch.setattr("tampu.cli.prompts.is_interactive", lambda: True)
+    monkeypatch.setattr("tampu.cli.streams.is_interactive", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _prompt: next(lines))
     answer = command("sql")
     assert answer.code == 0

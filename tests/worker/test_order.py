@@ -6,12 +6,11 @@ import pytest
 
 import tampu
 from tampu.worker.leases.lease_timers import LeaseTimers
-from tampu.worker.prefetch import Prefetch
-from tampu.worker.queue_order import QueueOrder, parse
+from tampu.worker.prefetch import Prefetch, QueueOrder, parse_queues
 
 
 def test_turns_are_as_the_weights_say_and_evenly_spread() -> None:
-    order = QueueOrder(parse("critical=5,default,low=2"))
+    order = QueueOrder(parse_queues("critical=5,default,low=2"))
     turns = [order.next() for _ in range(80)]
     assert Counter(turn[0] for turn in turns) == {"critical": 50, "default": 10, "low": 20}
     assert Counter(turn[0] for turn in turns[:8]) == {"critical": 5, "default": 1, "low": 2}
@@ -19,14 +18,14 @@ def test_turns_are_as_the_weights_say_and_evenly_spread() -> None:
 
 
 def test_strict_order_is_always_the_same() -> None:
-    order = QueueOrder(parse(["a", "b=9"]), strict=True)
+    order = QueueOrder(parse_queues(["a", "b=9"]), strict=True)
     assert [order.next() for _ in range(3)] == [["a", "b"]] * 3
 
 
 @pytest.mark.parametrize("text", ["", "a=", "a=x", "a,,b", "a=0", "a=1001", "a b"])
 def test_bad_queues_are_refused(text: str) -> None:
     with pytest.raises(tampu.TampuError):
-        QueueOrder(parse(text))
+        QueueOrder(parse_queues(text))
 
 
 def test_quick_tasks_are_claimed_by_hundreds_and_slow_ones_as_they_can_start() -> None:

@@ -16,7 +16,6 @@ from tampu.broker import validate
 from tampu.broker.core import PublishSet, Read, Steps
 from tampu.broker.verbs import Verbs
 from tampu.engines import port
-from tampu.model.document import Document
 from tampu.model.errors import InvalidMessage, InvalidState, PayloadTooLarge
 from tampu.model.message import Lease, Message, NewMessage
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
@@ -29,6 +28,15 @@ _OWN = "app:"
 """Prefix of the kinds of an application's documents; other kinds are tampu's own."""
 _NAME_US = 600 * SECOND
 """How long the name of a unit is remembered: longer than any client retries."""
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A small JSON value of an application: what `Store.get_document` returns. ``version`` grows with every change."""
+
+    kind: str
+    name: str
+    version: int
+    value: Any
 
 
 class Atomic(Verbs):

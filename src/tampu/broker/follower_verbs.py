@@ -14,8 +14,7 @@ from tampu.broker.journal_cursor import end_of_journal
 from tampu.broker.journal_readers import FOLLOWER, Reader
 from tampu.engines.port import Document, Engine
 from tampu.model.errors import NotFound, VersionConflict
-from tampu.model.follower import FollowerStatus
-from tampu.model.journal import Position
+from tampu.model.journal import FollowerStatus, Position
 from tampu.model.times import moment
 
 

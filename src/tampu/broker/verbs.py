@@ -13,14 +13,13 @@ from tampu.broker.core import Read, Steps, WaitForEnd, WaitForMessages
 from tampu.broker.publish import PublishVerbs
 from tampu.broker.streams.requests import extended
 from tampu.engines import port
-from tampu.model.chance import CHANCE
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
 from tampu.model.reasons import UNRECOVERABLE
 from tampu.model.states import TERMINAL
-from tampu.model.times import SECOND, Duration, duration
+from tampu.model.times import CHANCE, SECOND, Duration, duration
 
 _PAUSED_LOOK = 0.25
 _UNWATCHED_LOOK = 1.0

@@ -20,19 +20,20 @@ from tampu.cli.streams import escape_unencodable, replace_closed
 P = ParamSpec("P")
 GLOBAL = "Global options"
 
+
+def option(*names_and_help: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of a command: its names, then its line in the help."""
+    *names, help = names_and_help
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
 Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url", metavar="URL", rich_help_panel=GLOBAL, help=f"File or url of the store (TAMPU_URL, or {DEFAULT_URL})"
-    ),
+    str | None, option("--url", f"File or url of the store (TAMPU_URL, or {DEFAULT_URL})", metavar="URL", panel=GLOBAL)
 ]
 Tenant = Annotated[
-    str | None,
-    typer.Option("--tenant", metavar="NAME", rich_help_panel=GLOBAL, help="The tenant (TAMPU_TENANT, or default)"),
+    str | None, option("--tenant", "The tenant (TAMPU_TENANT, or default)", metavar="NAME", panel=GLOBAL)
 ]
-Json = Annotated[
-    bool, typer.Option("--json", rich_help_panel=GLOBAL, help="Print JSON for scripts, one document per line")
-]
+Json = Annotated[bool, option("--json", "Print JSON for scripts, one document per line", panel=GLOBAL)]
 
 
 class _PlainFlags:
@@ -151,7 +152,7 @@ def options(
     tenant: Tenant = None,
     json: Json = False,
     version: Annotated[  # noqa: ARG001 - handled by its callback
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
+        bool, option("--version", "Show the version and exit", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """tampu: a durable task queue, in one file or on a database server.
@@ -213,4 +214,4 @@ QueueNames = Annotated[
     list[str], typer.Argument(metavar="QUEUE…", help="One or more queues", autocompletion=queue_names)
 ]
 Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Message ids")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing")]
+DryRun = Annotated[bool, option("--dry-run", "Show what would happen, and change nothing")]

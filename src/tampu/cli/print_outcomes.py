@@ -1,4 +1,4 @@
-"""Prints the outcomes of commands that change several messages, and exits with the matching code."""
+"""Prints the outcomes of commands that change several messages, and why a queue delivers nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ import tampu
 from tampu.cli import documents, exits, output
 from tampu.cli.session import Session
 
+MISSING = "missing"
+
 
 def answer(
     session: Session, outcomes: Sequence[tampu.Outcome], receipts: Sequence[str] | None = None, **more: Any
 ) -> None:
-    """Print the outcome of each message; ``receipts`` name the messages if they were given by receipt."""
+    """Print the outcome of each message, and exit with the matching code.
+
+    ``receipts`` name the messages if they were given by receipt.
+    """
     if len(outcomes) == 1 and outcomes[0].error is not None:
         raise outcomes[0].error
     names: Sequence[str | None] = receipts or [outcome.id for outcome in outcomes]
@@ -34,3 +39,22 @@ def print_outcome(session: Session, name: str | None, outcome: tampu.Outcome) ->
         session.out.line(f"{outcome.id}  {outcome.state}", output.STYLES.get(str(outcome.state), ""))
     else:
         session.out.line(f"{name}  {outcome.error.code}: {outcome.error.message}", "red")
+
+
+def status_of(store: tampu.Store, queue: str) -> str | None:
+    """The status of a queue; None if the key may not read it."""
+    try:
+        found: tampu.Stats = store.stats(queue)
+        return found.status
+    except tampu.NotFound:
+        return MISSING
+    except tampu.Forbidden:
+        return None
+
+
+def note_status(session: Session, queue: str, status: str | None) -> None:
+    """Print why the queue delivers nothing, if that is known."""
+    if status == MISSING:
+        session.out.note(f"queue {queue} does not exist yet")
+    elif status in ("paused", "closed"):
+        session.out.note(f"{queue} is {status}; deliver again with: {session.command_line('resume', queue)}")

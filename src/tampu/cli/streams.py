@@ -1,4 +1,4 @@
-"""Standard streams that are closed, or that cannot encode every character."""
+"""Standard streams: closed ones, those that cannot encode every character, and questions to a person at a terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+
+import typer
+
+import tampu
 
 _HANDLER = "tampu.escape"
 _SIMILAR = str.maketrans("·…░▒▓█✓", ".~-=+#*")
@@ -43,3 +47,16 @@ def replace_closed() -> None:
         sys.stdout = nothing.open("w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = nothing.open("w", encoding="utf-8")
+
+
+def is_interactive() -> bool:
+    """True if a person can answer: standard input is a terminal."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, effect: str) -> None:
+    """Continue only if the user answers yes. In a script nobody can: then raise, and ``effect`` is the error text."""
+    if not is_interactive():
+        raise tampu.InvalidMessage(effect, field="yes", hint="confirm with --yes, or try --dry-run first")
+    if not typer.confirm(question, err=True):
+        raise typer.Abort

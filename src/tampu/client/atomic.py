@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker.atomic import Atomic, checked_document
+from tampu.broker.atomic import Atomic, Document, checked_document
 from tampu.broker.core import Steps
 from tampu.client.request import Request, call, quoted, reader
 from tampu.client.verbs import RemoteVerbs, may_exist, outcome, settlement_body
-from tampu.model.document import Document
 from tampu.model.errors import NotFound
 from tampu.model.message import Message, NewMessage
 from tampu.model.outcome import Settlement

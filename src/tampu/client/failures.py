@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tampu.model.chance import CHANCE
 from tampu.model.errors import PayloadTooLarge, Unavailable
+from tampu.model.times import CHANCE
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0

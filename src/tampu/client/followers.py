@@ -6,7 +6,7 @@ from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.follower_verbs import FollowerVerbs
 from tampu.client.request import call, quoted, reader
-from tampu.model.follower import FollowerStatus
+from tampu.model.journal import FollowerStatus
 from tampu.wire import bodies
 
 _READ = reader(FollowerStatus)

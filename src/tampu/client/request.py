@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import secrets
+import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar, overload
@@ -13,6 +17,11 @@ from tampu.wire import media
 
 T = TypeVar("T")
 R = TypeVar("R")
+_RANDOM_BITS = 74
+_STEP_BYTES = 7
+"""Random bytes between two ids. Ten thousand such steps fit into a millisecond."""
+_lock = threading.Lock()
+_last = 0
 
 
 class Request:
@@ -87,3 +96,24 @@ def reader(type: Any, then: Callable[[Any], Any] | None = None) -> Callable[[byt
 def quoted(name: str) -> str:
     """A name, escaped for use in a path."""
     return urllib.parse.quote(name, safe="")
+
+
+def new_ids(count: int) -> list[str]:
+    """``count`` new message ids (UUIDv7), so that a publish can be repeated safely. Each is larger than all before it
+    in this process, by a random distance, so who knows one cannot guess the next."""
+    global _last  # noqa: PLW0603 - one counter for the process
+    now = time.time_ns() // 1_000_000 << _RANDOM_BITS
+    raw = secrets.token_bytes(_STEP_BYTES * count)
+    steps = [int.from_bytes(raw[at : at + _STEP_BYTES], "big") + 1 for at in range(0, len(raw), _STEP_BYTES)]
+    with _lock:
+        # The top random bit stays 0, which leaves room to count up.
+        first = max(_last, now | secrets.randbits(_RANDOM_BITS - 1))
+        values = list(itertools.accumulate(steps, initial=first))[1:]
+        _last = values[-1] if values else first
+    return [_id_text(value) for value in values]
+
+
+def _id_text(value: int) -> str:
+    text = f"{value >> 74:012x}"
+    high, low = value >> 62 & 0xFFF, value & 0x3FFF_FFFF_FFFF_FFFF
+    return f"{text[:8]}-{text[8:]}-7{high:03x}-{0x8000 | low >> 48:04x}-{low & 0xFFFF_FFFF_FFFF:012x}"

@@ -7,8 +7,7 @@ import msgspec
 from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.schedules.verbs import ScheduleVerbs, Terms
-from tampu.client import ids
-from tampu.client.request import call, quoted, reader
+from tampu.client.request import call, new_ids, quoted, reader
 from tampu.model.message import Message
 from tampu.model.schedule import Schedule
 from tampu.model.times import SECOND, moment_or_none
@@ -61,7 +60,7 @@ class RemoteScheduleVerbs(ScheduleVerbs):
         return (yield from call("POST", _path(name, "/pause" if paused else "/resume"), _READ))
 
     def fire_schedule(self, name: str, *, id: str | None = None) -> Steps[Message]:
-        message_id = ids.mint(1)[0] if id is None else validate.id_text(id)
+        message_id = new_ids(1)[0] if id is None else validate.id_text(id)
         message = yield from call("POST", _path(name, "/fire"), _READ_MESSAGE, FireSchedule(message_id))
         # A duplicate of an id that this call made was stored by an earlier try of the same call.
         return msgspec.structs.replace(message, duplicate=False) if id is None else message

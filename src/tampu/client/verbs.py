@@ -14,8 +14,7 @@ from tampu import tracing
 from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.verbs import Verbs
-from tampu.client import ids
-from tampu.client.request import Request, call, nap, reader, send
+from tampu.client.request import Request, call, nap, new_ids, reader, send
 from tampu.engines import port
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
@@ -130,7 +129,7 @@ class RemoteVerbs(Verbs):
         if once is None and len(sent) > 1 and not any(may_exist(item) for item in sent):
             once = secrets.token_urlsafe(16)
         if once is None:
-            minted = ids.mint(len(sent))
+            minted = new_ids(len(sent))
             given = [
                 new if new.id else msgspec.structs.replace(new, id=id) for new, id in zip(given, minted, strict=True)
             ]

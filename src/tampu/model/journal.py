@@ -1,4 +1,5 @@
-"""The journal as readers see it: one `Transition` per change of a message, in the order of the commits."""
+"""The journal as readers see it: one `Transition` per change of a message, in the order of the commits. And followers
+of it, as users see them."""
 
 from __future__ import annotations
 
@@ -48,3 +49,23 @@ class JournalPage(msgspec.Struct, frozen=True):
     """Pass it as ``after`` for the next page."""
     latest: Position
     """The end of the journal when the page was read; the difference is the backlog."""
+
+
+class FollowerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A follower as it was when it was read."""
+
+    name: str
+    status: str
+    """``active``, ``waiting`` for its next try after an error, or ``parked`` after many errors until it is resumed."""
+    behind: int
+    """Transitions that it has not seen."""
+    position: Position
+    """Up to where it has seen the journal."""
+    moved_at: datetime
+    """When the position last changed."""
+    error: str | None = None
+    """Why it waits or is parked."""
+    attempts: int = 0
+    """How often it failed at its position."""
+    retry_at: datetime | None = None
+    """When it is tried again; None if it is active or parked."""

@@ -1,12 +1,14 @@
 """Times are integer microseconds since 1970 (UTC), durations are microseconds.
 
-Users pass ``datetime`` with a time zone, and ``timedelta`` or seconds. Only this module converts them.
+Users pass ``datetime`` with a time zone, and ``timedelta`` or seconds. Only this module converts them. The random
+numbers for pauses and jitter come from here too.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -17,6 +19,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LONGEST = 100 * 366 * 86_400 * SECOND
 LATEST = 7_258_118_400 * SECOND  # the year 2200
+
+CHANCE = random.SystemRandom()
+"""Random numbers of tampu. The functions of the module `random` belong to the user's program: after `random.seed` all
+its processes would get the same jitter, and the program other numbers, because threads of tampu draw in between. This
+one has no state that a fork could copy, and threads may share it."""
 
 Duration = timedelta | int | float
 

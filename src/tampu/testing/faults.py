@@ -16,8 +16,8 @@ from tampu.testing.clock import FakeClock
 from tampu.worker.current import TIMED_OUT, Current
 from tampu.worker.endings import timeout_text
 from tampu.worker.exceptions import TimedOut
-from tampu.worker.middleware import Middleware
 from tampu.worker.pools.stopper import Stopper
+from tampu.worker.tasks import Middleware
 
 
 class Fault(msgspec.Struct):

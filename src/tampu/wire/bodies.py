@@ -11,8 +11,7 @@ from msgspec import Meta
 from tampu.broker.admin.filters import Where
 from tampu.model.config import Backoff, GroupBy, OnDeadline, Ordering, Status
 from tampu.model.errors import InvalidMessage
-from tampu.model.follower import FollowerStatus
-from tampu.model.journal import Position, Transition
+from tampu.model.journal import FollowerStatus, Position, Transition
 from tampu.model.message import JSON, MSGPACK, NewMessage, State
 from tampu.model.times import Duration
 from tampu.wire.media import GROWTH, Form, decode_part

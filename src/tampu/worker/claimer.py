@@ -14,8 +14,7 @@ from tampu.broker.core import WaitForMessages
 from tampu.broker.store import Store
 from tampu.model.message import Lease
 from tampu.worker.outages import Outages
-from tampu.worker.prefetch import Prefetch
-from tampu.worker.queue_order import QueueOrder
+from tampu.worker.prefetch import Prefetch, QueueOrder
 
 log = logging.getLogger("tampu.worker")
 _WAIT_SECONDS = 3600.0

@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 
 from tampu.broker import validate
-from tampu.model.chance import CHANCE
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
 from tampu.model.reasons import DECODE_FAILED, RESULT_INVALID, RETRIES_EXHAUSTED, UNRECOVERABLE
-from tampu.model.times import SECOND, Duration
+from tampu.model.times import CHANCE, SECOND, Duration
 from tampu.worker.arguments import WrongArguments
 from tampu.worker.current import CANCELLED, LOST, STOPPING, TIMED_OUT, Current
 from tampu.worker.exceptions import Cancelled, Retry, Snooze, TimedOut

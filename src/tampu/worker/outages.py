@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tampu.model.chance import CHANCE
 from tampu.model.errors import RateLimited, StorageError, TampuError
+from tampu.model.times import CHANCE
 
 R = TypeVar("R")
 log = logging.getLogger("tampu.worker")

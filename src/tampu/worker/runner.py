@@ -36,8 +36,7 @@ from tampu.worker.pools.interrupt import defer_interrupts
 from tampu.worker.pools.process_pool import ProcessPool
 from tampu.worker.pools.stopper import Stopper
 from tampu.worker.pools.thread_pool import ThreadPool
-from tampu.worker.prefetch import Prefetch
-from tampu.worker.queue_order import QueueOrder
+from tampu.worker.prefetch import Prefetch, QueueOrder
 from tampu.worker.repeat import Repeat
 from tampu.worker.settle_queue import Ended, SettleQueue
 from tampu.worker.task_store import LocalTaskStore

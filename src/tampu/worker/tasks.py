@@ -1,7 +1,9 @@
-"""A task: a function that handles the messages of one type, and the ways to publish such messages."""
+"""A task: a function that handles the messages of one type, and the ways to publish such messages. And middleware:
+code that runs around publishing and running of every task, such as metrics, tracing or compression."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import time
@@ -22,12 +24,14 @@ from tampu.worker.exceptions import TaskFailed
 
 if TYPE_CHECKING:
     from tampu.worker.app import App
+    from tampu.worker.current import Current
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Execution = Literal["auto", "process"]
 _LONG = 3600.0
+_NOTHING = contextlib.nullcontext()
 _FIELDS = frozenset(NewMessage.__struct_fields__) - {"payload", "type", "content_type"} | {"queue"}
 
 
@@ -197,3 +201,24 @@ class AsyncTask(Task[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         return cast(Coroutine[Any, Any, R], self.function(*args, **kwargs))
+
+
+class Middleware:
+    """Override the methods you need. The first in an app's list is the outermost."""
+
+    def publish(self, new: NewMessage, task: Task[Any, Any]) -> NewMessage:  # noqa: ARG002 - for those who override it
+        """Return the message to store. Exceptions go to the publisher."""
+        return new
+
+    def receive(self, message: Message) -> Message:
+        """Return the message for the task: undo what `publish` did. An exception dead-letters the message."""
+        return message
+
+    def run(self, current: Current) -> contextlib.AbstractContextManager[Any]:  # noqa: ARG002 - for those who override it
+        """A context manager around the task; it sees what the task raises. Runs in the same thread or child process."""
+        return _NOTHING
+
+
+def overriding(middleware: list[Middleware], name: str) -> list[Middleware]:
+    """The middleware that overrides this method, so that a task pays only for these."""
+    return [one for one in middleware if getattr(type(one), name) is not getattr(Middleware, name)]

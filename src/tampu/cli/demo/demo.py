@@ -9,10 +9,8 @@ import time
 from dataclasses import replace
 from typing import Annotated, Any
 
-import typer
-
 import tampu
-from tampu.cli.app import command
+from tampu.cli.app import command, option
 from tampu.cli.demo import lake as demo_lake
 from tampu.cli.demo import server
 from tampu.cli.demo.view import View
@@ -126,14 +124,12 @@ class Workers:
 @command("demo", "Maintain")
 def demo(
     session: Session,
-    fast: Annotated[bool, typer.Option("--fast", help="Take about a second, without the lake")] = False,
+    fast: Annotated[bool, option("--fast", "Take about a second, without the lake")] = False,
     lake: Annotated[
-        bool | None,
-        typer.Option("--lake/--no-lake", help="Run the pipeline at the end (default: if tampu[spark] is installed)"),
+        bool | None, option("--lake/--no-lake", "Run the pipeline at the end (default: if tampu[spark] is installed)")
     ] = None,
     serve: Annotated[
-        bool | None,
-        typer.Option("--serve/--no-serve", help="Serve the dashboard (default: if tampu[server] is installed)"),
+        bool | None, option("--serve/--no-serve", "Serve the dashboard (default: if tampu[server] is installed)")
     ] = None,
 ) -> None:
     """Show queues at work for some seconds, in ./tampu-demo.db (or --url). The store stays for you to explore.

@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 import tampu
 from tampu.cli import parse
+from tampu.cli.app import option
 from tampu.cli.session import Session
 
 if TYPE_CHECKING:
@@ -17,12 +16,10 @@ if TYPE_CHECKING:
 
 PANEL = "Lake"
 LakePath = Annotated[
-    str | None,
-    typer.Option("--lake", metavar="PATH", help="The lake (TAMPU_LAKE, or next to the store: jobs.db has jobs.lake)"),
+    str | None, option("--lake", "The lake (TAMPU_LAKE, or next to the store: jobs.db has jobs.lake)", metavar="PATH")
 ]
 LakeOptions = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="Storage option: AWS_REGION=eu-west-1; repeatable"),
+    list[str] | None, option("--option", "Storage option: AWS_REGION=eu-west-1; repeatable", metavar="NAME=VALUE")
 ]
 _FOR_SPARK = "spark."
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import exits, output, prompts
-from tampu.cli.app import command
+from tampu.cli import exits, output, streams
+from tampu.cli.app import command, option
 from tampu.cli.lake import lake_option
 from tampu.cli.lake.lake_option import PANEL, LakeOptions, LakePath
 from tampu.cli.output import text
@@ -35,8 +35,8 @@ def sql(
     query: Annotated[str | None, typer.Argument(metavar="[SQL]", help="A SELECT; without it, a prompt")] = None,
     lake: LakePath = None,
     option: LakeOptions = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum rows; 0: all")] = 1000,
+    as_csv: Annotated[bool, option("--csv", "Print CSV")] = False,
+    limit: Annotated[int, option("--limit", "-n", "Maximum rows; 0: all", min=0)] = 1000,
 ) -> None:
     """Query the lake with SQL (DuckDB): bronze.events, silver.messages, gold.queue_minutes and others.
 
@@ -46,7 +46,7 @@ def sql(
     if as_csv and session.json:
         raise tampu.InvalidMessage("choose --csv or --json", field="csv")
     with lake_option.to_query(session, lake, option).ask(tenant=session.tenant) as ask:
-        if query is None and prompts.is_interactive():
+        if query is None and streams.is_interactive():
             _prompt(session, ask, limit)
         else:
             _answer(session, ask, sys.stdin.read() if query is None else query, limit, as_csv=as_csv)
@@ -149,11 +149,11 @@ def _prompt(session: Session, ask: Questions, limit: int) -> None:
 def export(
     session: Session,
     what: Annotated[str, typer.Argument(metavar="TABLE|SQL", help="A table such as gold.failures, or a SELECT")],
-    to: Annotated[str, typer.Option("--to", metavar="FILE", help="A .parquet, .csv, .json or .jsonl file")],
-    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="SQL condition on the rows")] = None,
+    to: Annotated[str, option("--to", "A .parquet, .csv, .json or .jsonl file", metavar="FILE")],
+    where: Annotated[str | None, option("--where", "SQL condition on the rows", metavar="SQL")] = None,
     lake: LakePath = None,
     option: LakeOptions = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file")] = False,
+    force: Annotated[bool, option("--force", "Replace an existing file")] = False,
 ) -> None:
     """Write a table of the lake, or the result of a query, to a file: completely or not at all.
 
@@ -176,9 +176,9 @@ def insights(
     session: Session,
     lake: LakePath = None,
     option: LakeOptions = None,
-    days: Annotated[int, typer.Option("--days", help="Number of days, up to the latest in the lake")] = 7,
-    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write the report to an HTML file")] = None,
-    open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser")] = False,
+    days: Annotated[int, option("--days", "Number of days, up to the latest in the lake")] = 7,
+    html: Annotated[str | None, option("--html", "Write the report to an HTML file", metavar="FILE")] = None,
+    open_it: Annotated[bool, option("--open", "Open the report in the browser")] = False,
 ) -> None:
     """Report throughput, failures, slow tasks and forecasts from the lake. With --tenant, of that tenant only."""
     found = lake_option.to_query(session, lake, option)

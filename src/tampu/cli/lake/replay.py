@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import typer
 
 import tampu
-from tampu.cli import exits, output, prompts
+from tampu.cli import exits, output, streams
 from tampu.cli.lake import lake_option
 from tampu.cli.output import text, word
 from tampu.cli.session import Session
@@ -54,7 +54,7 @@ def run(session: Session, lake: str | None, options: ReplayOptions, *, dry_run: 
                 session.out.document({"dry_run": True, **_document(preview)})
             return
         if preview.messages and not yes:
-            prompts.confirm(f"publish {preview.messages:,} messages again?", "this publishes messages again")
+            streams.confirm(f"publish {preview.messages:,} messages again?", "this publishes messages again")
         session.out.note(f"replay id {preview.replay_id}: to continue after a stop, run it again with this --replay-id")
         with output.progress("replaying", preview.messages + preview.missing) as advance:
             done = replay.run(rate=rate, advance=advance)

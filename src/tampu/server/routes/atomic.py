@@ -8,8 +8,7 @@ from fastapi import APIRouter, Response
 
 from tampu import tracing
 from tampu.broker import validate
-from tampu.broker.atomic import MOST_DOCUMENT, Unit
-from tampu.model.document import Document
+from tampu.broker.atomic import MOST_DOCUMENT, Document, Unit
 from tampu.model.errors import NotFound
 from tampu.server.auth.grants import Caller
 from tampu.server.http.message_handlers import outcome_view, queues_of, settlement

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Response
 
 from tampu.broker.follower_verbs import FollowerVerbs
 from tampu.model.errors import Forbidden
-from tampu.model.follower import FollowerStatus
+from tampu.model.journal import FollowerStatus
 from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest

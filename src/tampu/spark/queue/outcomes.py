@@ -14,9 +14,9 @@ import msgspec
 
 from tampu.broker.settings import Settings
 from tampu.engines.port import PutDocument, SettleItem
-from tampu.model.chance import CHANCE
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import VersionConflict
+from tampu.model.times import CHANCE
 from tampu.spark.queue.delivery_log import Fenced
 from tampu.stores.port import ArrowStore
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 import tampu
 from tampu.cli import documents, journal_positions, output
-from tampu.cli.app import command, queue_names
+from tampu.cli.app import command, option, queue_names
 from tampu.cli.output import text, word
 from tampu.cli.session import Session
 from tampu.cli.wakeup import Wakeup
@@ -26,19 +24,12 @@ _COLUMNS = ("offset", "at", "queue", "verb", "state", "id", "attempt", "type", "
 def journal(
     session: Session,
     after: Annotated[
-        str | None,
-        typer.Option(
-            "--after",
-            metavar="POSITION",
-            help="Start after this position, as printed; 0 is the beginning",
-        ),
+        str | None, option("--after", "Start after this position, as printed; 0 is the beginning", metavar="POSITION")
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum entries (of --queue, if given)")
-    ] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new entries until Ctrl-C")] = False,
+    limit: Annotated[int, option("--limit", "-n", "Maximum entries (of --queue, if given)", min=1, max=100_000)] = 50,
+    follow: Annotated[bool, option("--follow", "-f", "Print new entries until Ctrl-C")] = False,
     queue: Annotated[
-        str | None, typer.Option("--queue", metavar="NAME", help="Only this queue", autocompletion=queue_names)
+        str | None, option("--queue", "Only this queue", metavar="NAME", autocompletion=queue_names)
     ] = None,
 ) -> None:
     """Show the transitions of messages, in order. With --json --follow, one JSON document per line."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import tampu
-from tampu.cli import documents, exits, output, parse, queue_notes
-from tampu.cli.app import QueueName, command, queue_names
+from tampu.cli import documents, exits, output, parse, print_outcomes
+from tampu.cli.app import QueueName, command, option, queue_names
 from tampu.cli.output import count, text, word
 from tampu.cli.session import Session
 from tampu.cli.wakeup import Wakeup
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 Where = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--where",
-        metavar="FIELD=VALUE",
-        help="type, reason, error (part of its text), key, group, correlation_id, label.NAME, "
+        "type, reason, error (part of its text), key, group, correlation_id, label.NAME, "
         "created_after, created_before, ended_after, ended_before; repeatable, all must match",
+        metavar="FIELD=VALUE",
     ),
 ]
 
@@ -73,7 +73,7 @@ def _when(m: tampu.Message) -> str:
 def peek(
     session: Session,
     queue: QueueName,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum messages")] = 10,
+    limit: Annotated[int, option("--limit", "-n", "Maximum messages")] = 10,
 ) -> None:
     """Show the messages that would be delivered next, without claiming them. Exit code 3 if there are none.
 
@@ -92,7 +92,7 @@ def peek(
         session.out.show(message_table(found))
     else:
         session.out.note("no message to deliver")
-    queue_notes.note(session, queue, status)
+    print_outcomes.note_status(session, queue, status)
     if not found:
         raise typer.Exit(exits.NOTHING)
 
@@ -101,11 +101,9 @@ def peek(
 def list_(
     session: Session,
     queue: QueueName,
-    state: Annotated[
-        tampu.State | None, typer.Option("--state", case_sensitive=False, help="Only messages in this state")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum messages")] = 50,
-    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Continue after a page")] = None,
+    state: Annotated[tampu.State | None, option("--state", "Only messages in this state", case_sensitive=False)] = None,
+    limit: Annotated[int, option("--limit", "-n", "Maximum messages")] = 50,
+    after: Annotated[str | None, option("--after", "Continue after a page", metavar="CURSOR")] = None,
     where: Where = None,
 ) -> None:
     """List the messages of a queue, page by page."""
@@ -141,9 +139,9 @@ def stats(
     queue: Annotated[
         str | None, typer.Argument(metavar="[QUEUE]", help="One queue (default: all)", autocompletion=queue_names)
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C")] = False,
-    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Refresh at least this often")] = "1s",
-    times: Annotated[int | None, typer.Option("--times", min=1, help="Stop after this many refreshes")] = None,
+    watch: Annotated[bool, option("--watch", "-w", "Refresh until Ctrl-C")] = False,
+    interval: Annotated[str, option("--interval", "Refresh at least this often", metavar="TIME")] = "1s",
+    times: Annotated[int | None, option("--times", "Stop after this many refreshes", min=1)] = None,
 ) -> None:
     """Show counts by state, and the age of the oldest ready message."""
     seconds = max(0.05, parse.duration(interval, "interval"))

@@ -9,7 +9,7 @@ import typer
 
 import tampu
 from tampu.cli import documents, journal_positions, output
-from tampu.cli.app import command
+from tampu.cli.app import command, option
 from tampu.cli.output import text, word
 from tampu.cli.session import Session
 from tampu.model.journal import Position
@@ -64,7 +64,7 @@ def _before(store: tampu.Store, message: tampu.Message, latest: Position) -> Pos
 def show(
     session: Session,
     id: Annotated[str, typer.Argument(metavar="ID", help="Message id")],
-    history: Annotated[bool, typer.Option("--history/--no-history", help="With its journal entries")] = True,
+    history: Annotated[bool, option("--history/--no-history", "With its journal entries")] = True,
 ) -> None:
     """Show one message: payload, failures with tracebacks, result, and history."""
     with session.open() as store:

@@ -9,11 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import tampu
 from tampu.cli import output, parse
-from tampu.cli.app import command
+from tampu.cli.app import command, option
 from tampu.cli.output import text
 from tampu.cli.session import Session
 
@@ -93,8 +91,8 @@ def measure(url: str, seconds: float, advance: Callable[[float], None]) -> list[
 @command("bench", "Maintain")
 def bench(
     session: Session,
-    folder: Annotated[Path, typer.Option("--dir", help="A folder on the disk to measure")] = Path(),
-    seconds: Annotated[str, typer.Option("--seconds", metavar="TIME", help="Duration of each measurement")] = "1",
+    folder: Annotated[Path, option("--dir", "A folder on the disk to measure")] = Path(),
+    seconds: Annotated[str, option("--seconds", "Duration of each measurement", metavar="TIME")] = "1",
 ) -> None:
     """Measure publish, claim and ack on this disk, with full durability. Removes its files afterwards."""
     each = parse.duration(seconds, "seconds")

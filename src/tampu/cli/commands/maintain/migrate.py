@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 import tampu
-from tampu.cli.app import command
+from tampu.cli.app import command, option
 from tampu.cli.session import Session
 
-Sql = Annotated[bool, typer.Option("--sql", help="Print the SQL instead of running it")]
+Sql = Annotated[bool, option("--sql", "Print the SQL instead of running it")]
 
 
 @command("migrate", "Maintain")

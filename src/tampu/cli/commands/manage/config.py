@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, output, parse, queue_notes
-from tampu.cli.app import command, queue_names
+from tampu.cli import documents, output, parse, print_outcomes
+from tampu.cli.app import command, option, queue_names
 from tampu.cli.output import text
 from tampu.cli.session import Session
 
@@ -29,13 +29,12 @@ _OFF_AT_ZERO = {
 def config(
     session: Session,
     queue: Annotated[
-        str,
-        typer.Argument(metavar="QUEUE", help="The queue, or '*' for the defaults", autocompletion=queue_names),
+        str, typer.Argument(metavar="QUEUE", help="The queue, or '*' for the defaults", autocompletion=queue_names)
     ],
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="Settings: lease=2m ordering=priority ttl=null")
     ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Remove all settings: use the defaults again")] = False,
+    reset: Annotated[bool, option("--reset", "Remove all settings: use the defaults again")] = False,
 ) -> None:
     """Show the settings of a queue, or change them. Changing creates the queue if it does not exist.
 
@@ -54,7 +53,7 @@ def config(
             raise tampu.NotFound(
                 f"no queue {queue}", field="queue", hint="set a value to create it; '*' are the defaults of all queues"
             )
-        made = bool(wanted) and queue != DEFAULTS and queue_notes.status_of(store, queue) == queue_notes.MISSING
+        made = bool(wanted) and queue != DEFAULTS and print_outcomes.status_of(store, queue) == print_outcomes.MISSING
         if reset:
             store.queues.reset(queue)
         elif wanted:

@@ -9,7 +9,7 @@ import typer
 import tampu
 from tampu.broker.transfer import Move, Report, TransferOptions, reopen
 from tampu.cli import output, parse
-from tampu.cli.app import DryRun, command
+from tampu.cli.app import DryRun, command, option
 from tampu.cli.output import count, text
 from tampu.cli.session import Session
 from tampu.model.message import State
@@ -26,15 +26,13 @@ def copy(
     target: Annotated[
         str | None, typer.Argument(metavar="TARGET", help="Url or file to move to; created if it does not exist")
     ] = None,
-    ended: Annotated[bool, typer.Option("--ended", help="Also move ended messages")] = False,
-    into_existing: Annotated[bool, typer.Option("--into-existing", help="Allow a target that has messages")] = False,
-    wait: Annotated[str, typer.Option("--wait", metavar="TIME", help="How long to wait for leases to end")] = "30s",
+    ended: Annotated[bool, option("--ended", "Also move ended messages")] = False,
+    into_existing: Annotated[bool, option("--into-existing", "Allow a target that has messages")] = False,
+    wait: Annotated[str, option("--wait", "How long to wait for leases to end", metavar="TIME")] = "30s",
     force: Annotated[
-        bool, typer.Option("--force", help="Move leased messages too, and ignore journal readers that are behind")
+        bool, option("--force", "Move leased messages too, and ignore journal readers that are behind")
     ] = False,
-    give_up: Annotated[
-        bool, typer.Option("--reopen", help="Give up a move: reopen the queues of SOURCE as they were")
-    ] = False,
+    give_up: Annotated[bool, option("--reopen", "Give up a move: reopen the queues of SOURCE as they were")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Move a store: all tenants, queues, settings and live messages, in order and with their ids.

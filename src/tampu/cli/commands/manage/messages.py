@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, exits, output, parse, print_outcomes, prompts
-from tampu.cli.app import DryRun, Ids, QueueName, command, queue_names
+from tampu.cli import documents, exits, output, parse, print_outcomes, streams
+from tampu.cli.app import DryRun, Ids, QueueName, command, option, queue_names
 from tampu.cli.commands.inspect.messages import message_table
 from tampu.cli.session import Session
 from tampu.model.states import WAITING
@@ -63,37 +63,28 @@ def replay(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Message ids")] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--where",
+            "As in list; with --from-lake, SQL over the columns of bronze.messages; repeatable, all must match",
             metavar="FIELD=VALUE|SQL",
-            help="As in list; with --from-lake, SQL over the columns of bronze.messages; repeatable, all must match",
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All dead messages, or all of the lake")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum messages")] = None,
+    everything: Annotated[bool, option("--all", "All dead messages, or all of the lake")] = False,
+    limit: Annotated[int | None, option("--limit", "-n", "Maximum messages", min=1)] = None,
     dry_run: DryRun = False,
     from_lake: Annotated[
-        bool, typer.Option("--from-lake", rich_help_panel=_LAKE_OPTIONS, help="Publish messages of the lake again")
+        bool, option("--from-lake", "Publish messages of the lake again", panel=_LAKE_OPTIONS)
     ] = False,
-    lake: Annotated[
-        str | None, typer.Option("--lake", metavar="PATH", rich_help_panel=_LAKE_OPTIONS, help="Path of the lake")
-    ] = None,
+    lake: Annotated[str | None, option("--lake", "Path of the lake", metavar="PATH", panel=_LAKE_OPTIONS)] = None,
     option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", rich_help_panel=_LAKE_OPTIONS, help="Storage option"),
+        list[str] | None, option("--option", "Storage option", metavar="NAME=VALUE", panel=_LAKE_OPTIONS)
     ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--queue", metavar="QUEUE", rich_help_panel=_LAKE_OPTIONS, help="Publish to this queue"),
-    ] = None,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/s", rich_help_panel=_LAKE_OPTIONS, help="Messages per second")
-    ] = None,
+    to: Annotated[str | None, option("--queue", "Publish to this queue", metavar="QUEUE", panel=_LAKE_OPTIONS)] = None,
+    rate: Annotated[str | None, option("--rate", "Messages per second", metavar="N/s", panel=_LAKE_OPTIONS)] = None,
     replay_id: Annotated[
-        str | None,
-        typer.Option("--replay-id", metavar="ID", rich_help_panel=_LAKE_OPTIONS, help="Continue this replay"),
+        str | None, option("--replay-id", "Continue this replay", metavar="ID", panel=_LAKE_OPTIONS)
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", rich_help_panel=_LAKE_OPTIONS, help="Do not ask")] = False,
+    yes: Annotated[bool, option("--yes", "-y", "Do not ask", panel=_LAKE_OPTIONS)] = False,
 ) -> None:
     """Deliver dead messages again, from attempt 0. Choose them by id, --where or --all.
 
@@ -166,11 +157,9 @@ def _print_replay(
 def purge(
     session: Session,
     queue: QueueName,
-    state: Annotated[
-        list[tampu.State], typer.Option("--state", case_sensitive=False, help="Messages in this state; repeatable")
-    ],
+    state: Annotated[list[tampu.State], option("--state", "Messages in this state; repeatable", case_sensitive=False)],
     dry_run: DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    yes: Annotated[bool, option("--yes", "-y", "Do not ask")] = False,
 ) -> None:
     """Permanently remove all messages in a state. Asks before it removes waiting messages."""
     states = list(dict.fromkeys(state))
@@ -179,7 +168,7 @@ def purge(
         waiting = sum(store.stats(queue).counts.get(s, 0) for s in states if s in WAITING)
         if not dry_run:
             if waiting and not yes:
-                prompts.confirm(
+                streams.confirm(
                     f"permanently remove {waiting:,} waiting messages of {queue}?",
                     "this removes waiting messages",
                 )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 import tampu
-from tampu.cli import prompts
-from tampu.cli.app import DryRun, QueueName, command
+from tampu.cli import streams
+from tampu.cli.app import DryRun, QueueName, command, option
 from tampu.cli.session import Session
 
 
@@ -16,9 +14,9 @@ from tampu.cli.session import Session
 def remove(
     session: Session,
     queue: QueueName,
-    force: Annotated[bool, typer.Option("--force", help="Also if it has waiting messages")] = False,
+    force: Annotated[bool, option("--force", "Also if it has waiting messages")] = False,
     dry_run: DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    yes: Annotated[bool, option("--yes", "-y", "Do not ask")] = False,
 ) -> None:
     """Permanently remove a queue with its settings and messages. Asks first.
 
@@ -29,7 +27,7 @@ def remove(
         total = sum(stats.counts.values())
         if not dry_run:
             if not yes and (force or not stats.depth):  # otherwise it is refused anyway
-                prompts.confirm(
+                streams.confirm(
                     f"permanently remove {queue}, its settings and {_describe(stats)}?",
                     f"this removes {queue}, its settings and {_describe(stats)}",
                 )

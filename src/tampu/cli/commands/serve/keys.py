@@ -8,7 +8,7 @@ import typer
 
 import tampu
 from tampu.broker import access
-from tampu.cli.app import command, group
+from tampu.cli.app import command, group, option
 from tampu.cli.session import Session
 
 _PANEL = "Serve"
@@ -31,13 +31,11 @@ def _key_admin(session: Session, store: tampu.Store, tenant: str | None = None) 
 def create(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for")],
-    grant: Annotated[
-        list[str], typer.Option("--grant", metavar="GRANT", help="For example publish,view:orders.* (repeatable)")
-    ],
-    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Valid for all tenants")] = False,
-    expires_in: Annotated[float | None, typer.Option("--expires-in", metavar="SECONDS", help="Lifetime")] = None,
-    rate: Annotated[float, typer.Option("--rate", help="Maximum messages per second; 0: no limit")] = 0,
-    burst: Annotated[int, typer.Option("--burst", help="Maximum messages at once")] = 0,
+    grant: Annotated[list[str], option("--grant", "For example publish,view:orders.* (repeatable)", metavar="GRANT")],
+    all_tenants: Annotated[bool, option("--all-tenants", "Valid for all tenants")] = False,
+    expires_in: Annotated[float | None, option("--expires-in", "Lifetime", metavar="SECONDS")] = None,
+    rate: Annotated[float, option("--rate", "Maximum messages per second; 0: no limit")] = 0,
+    burst: Annotated[int, option("--burst", "Maximum messages at once")] = 0,
 ) -> None:
     """Create a key and show it once."""
     from tampu.server.auth.grants import parse
@@ -75,7 +73,7 @@ def rotate(
     session: Session,
     id: Id,
     overlap: Annotated[
-        float, typer.Option("--overlap", metavar="SECONDS", help="Keep the old secret valid for this long")
+        float, option("--overlap", "Keep the old secret valid for this long", metavar="SECONDS")
     ] = 86_400,
 ) -> None:
     """Give a key a new secret, and show it once."""

@@ -9,7 +9,7 @@ import typer
 import tampu
 from tampu.broker import access
 from tampu.broker.core import Core
-from tampu.cli.app import command
+from tampu.cli.app import command, option
 from tampu.cli.session import Session
 
 _PANEL = "Serve"
@@ -19,7 +19,7 @@ _PANEL = "Serve"
 def signin(
     session: Session,
     key: Annotated[str | None, typer.Argument(metavar="KEY", help="Id or prefix of a key; default: the first")] = None,
-    at: Annotated[str | None, typer.Option("--at", metavar="URL", help="Where browsers find the server")] = None,
+    at: Annotated[str | None, option("--at", "Where browsers find the server", metavar="URL")] = None,
 ) -> None:
     """Print a link that signs a browser in: once, within 15 minutes."""
     from tampu.server import settings

@@ -9,25 +9,23 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, exits, output, parse, print_outcomes, queue_notes
-from tampu.cli.app import QueueNames, command
+from tampu.cli import documents, exits, output, parse, print_outcomes
+from tampu.cli.app import QueueNames, command, option
 from tampu.cli.session import Session
 from tampu.model.reasons import UNRECOVERABLE
 
 Receipts = Annotated[list[str], typer.Argument(metavar="RECEIPT…", help="Receipts, as printed by claim")]
-Error = Annotated[str | None, typer.Option("--error", metavar="TEXT", help="What went wrong")]
+Error = Annotated[str | None, option("--error", "What went wrong", metavar="TEXT")]
 
 
 @command("claim", "Work")
 def claim(
     session: Session,
     queues: QueueNames,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum messages")] = 1,
-    lease: Annotated[
-        str | None, typer.Option("--lease", metavar="TIME", help="Lease time (default: the queue's)")
-    ] = None,
-    wait: Annotated[str, typer.Option("--wait", metavar="TIME", help="Wait this long for the first")] = "0",
-    worker: Annotated[str | None, typer.Option("--worker", metavar="NAME", help="Worker (default: host)")] = None,
+    limit: Annotated[int, option("--limit", "-n", "Maximum messages")] = 1,
+    lease: Annotated[str | None, option("--lease", "Lease time (default: the queue's)", metavar="TIME")] = None,
+    wait: Annotated[str, option("--wait", "Wait this long for the first", metavar="TIME")] = "0",
+    worker: Annotated[str | None, option("--worker", "Worker (default: host)", metavar="NAME")] = None,
 ) -> None:
     """Claim messages, and print them with their receipts. Exit code 3 if there are none."""
     lease_seconds = parse.optional_duration(lease, "lease")
@@ -36,7 +34,9 @@ def claim(
         leases = store.claim(
             queues, limit=limit, lease=lease_seconds, wait=wait_seconds, worker=worker or socket.gethostname()
         )
-        statuses = [] if leases else [(queue, queue_notes.status_of(store, queue)) for queue in dict.fromkeys(queues)]
+        statuses = (
+            [] if leases else [(queue, print_outcomes.status_of(store, queue)) for queue in dict.fromkeys(queues)]
+        )
     if session.json:
         session.out.document({"leases": [documents.lease(one) for one in leases]})
     else:
@@ -47,7 +47,7 @@ def claim(
     if not leases:
         session.out.note("no message to deliver")
         for queue, status in statuses:
-            queue_notes.note(session, queue, status)
+            print_outcomes.note_status(session, queue, status)
         raise typer.Exit(exits.NOTHING)
 
 
@@ -77,7 +77,7 @@ def ack(
     session: Session,
     receipts: Receipts,
     result: Annotated[
-        str | None, typer.Option("--result", metavar="JSON", help="Result; stored for the queue's result_ttl")
+        str | None, option("--result", "Result; stored for the queue's result_ttl", metavar="JSON")
     ] = None,
 ) -> None:
     """Mark messages as done."""
@@ -91,9 +91,9 @@ def nack(
     receipts: Receipts,
     error: Error = None,
     delay: Annotated[
-        str | None, typer.Option("--delay", metavar="TIME", help="Retry after this (default: the queue's backoff)")
+        str | None, option("--delay", "Retry after this (default: the queue's backoff)", metavar="TIME")
     ] = None,
-    traceback: Annotated[str | None, typer.Option("--traceback", metavar="TEXT", help="The traceback")] = None,
+    traceback: Annotated[str | None, option("--traceback", "The traceback", metavar="TEXT")] = None,
 ) -> None:
     """Report a failure: retry later, or dead-letter after the last attempt."""
     seconds = parse.optional_duration(delay, "delay")
@@ -104,7 +104,7 @@ def nack(
 def reject(
     session: Session,
     receipts: Receipts,
-    reason: Annotated[str, typer.Option("--reason", help="Why it can never succeed")] = UNRECOVERABLE,
+    reason: Annotated[str, option("--reason", "Why it can never succeed")] = UNRECOVERABLE,
     error: Error = None,
 ) -> None:
     """Dead-letter messages that can never succeed, without a retry."""
@@ -121,7 +121,7 @@ def release(session: Session, receipts: Receipts) -> None:
 def extend(
     session: Session,
     receipts: Receipts,
-    by: Annotated[str | None, typer.Option("--by", metavar="TIME", help="From now (default: the queue's)")] = None,
+    by: Annotated[str | None, option("--by", "From now (default: the queue's)", metavar="TIME")] = None,
 ) -> None:
     """Extend leases."""
     seconds = parse.optional_duration(by, "by")

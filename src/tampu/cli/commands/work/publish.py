@@ -10,7 +10,7 @@ import typer
 
 import tampu
 from tampu.cli import documents, output, parse
-from tampu.cli.app import QueueName, command
+from tampu.cli.app import QueueName, command, option
 from tampu.cli.commands.work import publish_lines
 from tampu.cli.session import Session
 
@@ -21,16 +21,16 @@ _TEXT_HINT = "quote it for the shell, such as '{\"a\": 1}'; or send it as text w
 
 
 Payload = Annotated[str | None, typer.Argument(help="JSON, or - for standard input", show_default=False)]
-Text = Annotated[bool, typer.Option("--text", help="The payload is text, not JSON")]
-File = Annotated[str | None, typer.Option("--file", metavar="PATH", help="Read the payload from a file")]
+Text = Annotated[bool, option("--text", "The payload is text, not JSON")]
+File = Annotated[str | None, option("--file", "Read the payload from a file", metavar="PATH")]
 ContentType = Annotated[
-    str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes unchanged, with this type")
+    str | None, option("--content-type", "Send the bytes unchanged, with this type", metavar="TYPE")
 ]
-Type = Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type, a dotted name: email.send")]
-Priority = Annotated[int, typer.Option("--priority", help="Higher goes first in a priority queue")]
-MaxAttempts = Annotated[int | None, typer.Option("--max-attempts", help="Maximum deliveries")]
-Labels = Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; repeatable")]
-Headers = Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable")]
+Type = Annotated[str | None, option("--type", "Type, a dotted name: email.send", metavar="NAME")]
+Priority = Annotated[int, option("--priority", "Higher goes first in a priority queue")]
+MaxAttempts = Annotated[int | None, option("--max-attempts", "Maximum deliveries")]
+Labels = Annotated[list[str] | None, option("--label", "A label; repeatable", metavar="K=V")]
+Headers = Annotated[list[str] | None, option("--header", "A header; repeatable", metavar="K=V")]
 
 
 def read_bytes(source: str) -> bytes:
@@ -78,11 +78,10 @@ def publish(
     text: Text = False,
     file: File = None,
     lines_: Annotated[
-        bool, typer.Option("--lines", help="Many messages: each line of the file or standard input is a JSON payload")
+        bool, option("--lines", "Many messages: each line of the file or standard input is a JSON payload")
     ] = False,
     fields: Annotated[
-        bool,
-        typer.Option("--fields", help='With --lines: each line is {"payload": …, "type": …, "priority": …, …}'),
+        bool, option("--fields", 'With --lines: each line is {"payload": …, "type": …, "priority": …, …}')
     ] = False,
     content_type: ContentType = None,
     type: Type = None,
@@ -90,44 +89,23 @@ def publish(
     max_attempts: MaxAttempts = None,
     label: Labels = None,
     header: Headers = None,
-    delay: Annotated[
-        str | None, typer.Option("--delay", metavar="TIME", help="Deliver after 30s, 5m, 1h30m", rich_help_panel=_WHEN)
-    ] = None,
-    run_at: Annotated[
-        str | None, typer.Option("--run-at", metavar="ISO", help="Deliver at this time", rich_help_panel=_WHEN)
-    ] = None,
-    ttl: Annotated[
-        str | None, typer.Option("--ttl", metavar="TIME", help="Expire if it waits longer", rich_help_panel=_WHEN)
-    ] = None,
+    delay: Annotated[str | None, option("--delay", "Deliver after 30s, 5m, 1h30m", metavar="TIME", panel=_WHEN)] = None,
+    run_at: Annotated[str | None, option("--run-at", "Deliver at this time", metavar="ISO", panel=_WHEN)] = None,
+    ttl: Annotated[str | None, option("--ttl", "Expire if it waits longer", metavar="TIME", panel=_WHEN)] = None,
     deadline: Annotated[
-        str | None,
-        typer.Option("--deadline", metavar="ISO", help="Due time; orders a deadline queue", rich_help_panel=_WHEN),
+        str | None, option("--deadline", "Due time; orders a deadline queue", metavar="ISO", panel=_WHEN)
     ] = None,
-    hold: Annotated[
-        str | None,
-        typer.Option("--hold", metavar="REASON", help="Hold until tampu free", rich_help_panel=_WHEN),
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", help="Replace the waiting message that has this key", rich_help_panel=_WHO)
-    ] = None,
+    hold: Annotated[str | None, option("--hold", "Hold until tampu free", metavar="REASON", panel=_WHEN)] = None,
+    key: Annotated[str | None, option("--key", "Replace the waiting message that has this key", panel=_WHO)] = None,
     idempotency_key: Annotated[
-        str | None,
-        typer.Option("--idempotency-key", help="Publishing again returns the first message", rich_help_panel=_WHO),
+        str | None, option("--idempotency-key", "Publishing again returns the first message", panel=_WHO)
     ] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", help="Group, for order or limits within it", rich_help_panel=_WHO)
-    ] = None,
-    correlation_id: Annotated[
-        str | None, typer.Option("--correlation-id", help="Shared by related messages", rich_help_panel=_WHO)
-    ] = None,
-    causation_id: Annotated[
-        str | None, typer.Option("--causation-id", help="The message that caused it", rich_help_panel=_WHO)
-    ] = None,
-    parent_id: Annotated[
-        str | None, typer.Option("--parent-id", help="The parent message", rich_help_panel=_WHO)
-    ] = None,
-    source: Annotated[str | None, typer.Option("--source", help="Who published it", rich_help_panel=_WHO)] = None,
-    id: Annotated[str | None, typer.Option("--id", help="Your own id, a UUID", rich_help_panel=_WHO)] = None,
+    group: Annotated[str | None, option("--group", "Group, for order or limits within it", panel=_WHO)] = None,
+    correlation_id: Annotated[str | None, option("--correlation-id", "Shared by related messages", panel=_WHO)] = None,
+    causation_id: Annotated[str | None, option("--causation-id", "The message that caused it", panel=_WHO)] = None,
+    parent_id: Annotated[str | None, option("--parent-id", "The parent message", panel=_WHO)] = None,
+    source: Annotated[str | None, option("--source", "Who published it", panel=_WHO)] = None,
+    id: Annotated[str | None, option("--id", "Your own id, a UUID", panel=_WHO)] = None,
 ) -> None:
     """Publish a message, or many with --lines. Creates the store's file if it does not exist."""
     options: dict[str, Any] = {

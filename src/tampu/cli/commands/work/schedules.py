@@ -8,7 +8,7 @@ import typer
 
 import tampu
 from tampu.cli import documents, output, parse
-from tampu.cli.app import command, group, queue_names
+from tampu.cli.app import command, group, option, queue_names
 from tampu.cli.commands.work import publish
 from tampu.cli.session import Session
 
@@ -23,9 +23,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule"
 def add(
     session: Session,
     name: Name,
-    queue: Annotated[
-        str, typer.Option("--queue", metavar="QUEUE", help="The queue to publish to", autocompletion=queue_names)
-    ],
+    queue: Annotated[str, option("--queue", "The queue to publish to", metavar="QUEUE", autocompletion=queue_names)],
     payload: publish.Payload = None,
     text: publish.Text = False,
     file: publish.File = None,
@@ -35,35 +33,18 @@ def add(
     max_attempts: publish.MaxAttempts = None,
     label: publish.Labels = None,
     header: publish.Headers = None,
-    ttl: Annotated[str | None, typer.Option("--ttl", metavar="TIME", help="Expire if it waits longer")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="A run replaces the waiting message with this key")] = None,
-    group: Annotated[str | None, typer.Option("--group", help="Group, for order or limits within it")] = None,
-    cron: Annotated[
-        str | None, typer.Option("--cron", metavar="EXPR", help="For example '*/5 * * * *'", rich_help_panel=_WHEN)
-    ] = None,
-    tz: Annotated[
-        str, typer.Option("--tz", metavar="ZONE", help="Time zone of --cron: Europe/Rome", rich_help_panel=_WHEN)
-    ] = "UTC",
-    every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help="Interval: 30s, 5m, 1h30m", rich_help_panel=_WHEN)
-    ] = None,
-    start: Annotated[
-        str | None, typer.Option("--start", metavar="ISO", help="No run before this time", rich_help_panel=_WHEN)
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--end", metavar="ISO", help="No run after this time", rich_help_panel=_WHEN)
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Maximum number of runs", rich_help_panel=_WHEN)] = None,
-    jitter: Annotated[
-        str, typer.Option("--jitter", metavar="TIME", help="Random delay of each run", rich_help_panel=_WHEN)
-    ] = "0",
-    missed: Annotated[
-        str,
-        typer.Option("--missed", help="Missed runs: skip, once or all(n)", rich_help_panel=_WHEN),
-    ] = "once",
-    paused: Annotated[
-        bool | None, typer.Option("--paused/--active", help="Default: unchanged", rich_help_panel=_WHEN)
-    ] = None,
+    ttl: Annotated[str | None, option("--ttl", "Expire if it waits longer", metavar="TIME")] = None,
+    key: Annotated[str | None, option("--key", "A run replaces the waiting message with this key")] = None,
+    group: Annotated[str | None, option("--group", "Group, for order or limits within it")] = None,
+    cron: Annotated[str | None, option("--cron", "For example '*/5 * * * *'", metavar="EXPR", panel=_WHEN)] = None,
+    tz: Annotated[str, option("--tz", "Time zone of --cron: Europe/Rome", metavar="ZONE", panel=_WHEN)] = "UTC",
+    every: Annotated[str | None, option("--every", "Interval: 30s, 5m, 1h30m", metavar="TIME", panel=_WHEN)] = None,
+    start: Annotated[str | None, option("--start", "No run before this time", metavar="ISO", panel=_WHEN)] = None,
+    end: Annotated[str | None, option("--end", "No run after this time", metavar="ISO", panel=_WHEN)] = None,
+    limit: Annotated[int | None, option("--limit", "Maximum number of runs", panel=_WHEN)] = None,
+    jitter: Annotated[str, option("--jitter", "Random delay of each run", metavar="TIME", panel=_WHEN)] = "0",
+    missed: Annotated[str, option("--missed", "Missed runs: skip, once or all(n)", panel=_WHEN)] = "once",
+    paused: Annotated[bool | None, option("--paused/--active", "Default: unchanged", panel=_WHEN)] = None,
 ) -> None:
     """Create a schedule, or change the one with this name."""
     value: Any = None

@@ -13,7 +13,7 @@ import typer
 
 import tampu
 from tampu.cli import parse
-from tampu.cli.app import command
+from tampu.cli.app import command, option
 from tampu.cli.session import Session
 
 
@@ -27,37 +27,36 @@ def work(
     session: Session,
     app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The tampu.App, such as shop.tasks:app")],
     queues: Annotated[
-        list[str] | None,
-        typer.Option("--queues", "-q", metavar="NAME=WEIGHT,…", help="Queues, in turns by weight (default: all)"),
+        list[str] | None, option("--queues", "-q", "Queues, in turns by weight (default: all)", metavar="NAME=WEIGHT,…")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Always take from earlier queues first")] = False,
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Maximum tasks at once per process")] = 100,
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=1000, help="Worker processes")] = 1,
+    strict: Annotated[bool, option("--strict", "Always take from earlier queues first")] = False,
+    concurrency: Annotated[int, option("--concurrency", "-c", "Maximum tasks at once per process")] = 100,
+    processes: Annotated[int, option("--processes", "-p", "Worker processes", min=1, max=1000)] = 1,
     children: Annotated[
-        int | None, typer.Option("--children", help="Child processes for execution=process (default: CPUs)")
+        int | None, option("--children", "Child processes for execution=process (default: CPUs)")
     ] = None,
-    memory: Annotated[int | None, typer.Option("--memory", metavar="MB", help="Memory limit of a child")] = None,
-    recycle: Annotated[int | None, typer.Option("--recycle", help="Replace a child after this many messages")] = None,
+    memory: Annotated[int | None, option("--memory", "Memory limit of a child", metavar="MB")] = None,
+    recycle: Annotated[int | None, option("--recycle", "Replace a child after this many messages")] = None,
     process_memory: Annotated[
-        int | None, typer.Option("--process-memory", metavar="MB", min=1, help="Replace a worker that uses more memory")
+        int | None, option("--process-memory", "Replace a worker that uses more memory", metavar="MB", min=1)
     ] = None,
     process_recycle: Annotated[
-        int | None, typer.Option("--process-recycle", min=1, help="Replace a worker after this many messages")
+        int | None, option("--process-recycle", "Replace a worker after this many messages", min=1)
     ] = None,
-    grace: Annotated[str, typer.Option("--grace", metavar="TIME", help="Time to finish tasks when stopped")] = "30",
-    lease: Annotated[str | None, typer.Option("--lease", metavar="TIME", help="Lease (default: the queues')")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the worker (default: host:pid)")] = None,
-    unknown: Annotated[str, typer.Option("--unknown", help="Messages without a task: retry or reject")] = "retry",
+    grace: Annotated[str, option("--grace", "Time to finish tasks when stopped", metavar="TIME")] = "30",
+    lease: Annotated[str | None, option("--lease", "Lease (default: the queues')", metavar="TIME")] = None,
+    name: Annotated[str | None, option("--name", "Name of the worker (default: host:pid)")] = None,
+    unknown: Annotated[str, option("--unknown", "Messages without a task: retry or reject")] = "retry",
     alive_file: Annotated[
-        Path | None, typer.Option("--alive-file", help="Touch this file every 2 s while the worker runs")
+        Path | None, option("--alive-file", "Touch this file every 2 s while the worker runs")
     ] = None,
-    alive_port: Annotated[int | None, typer.Option("--alive-port", help="Serve /live and /ready on this port")] = None,
-    alive_host: Annotated[str, typer.Option("--alive-host", help="Address for --alive-port")] = "127.0.0.1",
-    live: Annotated[bool, typer.Option("--live", help="Show tasks and queues in the terminal")] = False,
-    reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file here changes")] = False,
+    alive_port: Annotated[int | None, option("--alive-port", "Serve /live and /ready on this port")] = None,
+    alive_host: Annotated[str, option("--alive-host", "Address for --alive-port")] = "127.0.0.1",
+    live: Annotated[bool, option("--live", "Show tasks and queues in the terminal")] = False,
+    reload: Annotated[bool, option("--reload", "Restart when a Python file here changes")] = False,
 ) -> None:
     """Run the tasks of an app for the messages of its queues, until SIGTERM or Ctrl-C."""
-    from tampu.worker import queue_order
+    from tampu.worker.prefetch import parse_queues
     from tampu.worker.process import run, supervisor
     from tampu.worker.process.logs import set_up
 
@@ -82,7 +81,7 @@ def work(
     if session.tenant is not None:
         found.tenant = session.tenant
     options = tampu.RunnerOptions(
-        queues=None if not queues else queue_order.parse(queues),
+        queues=None if not queues else parse_queues(queues),
         strict=strict,
         concurrency=concurrency,
         grace=parse.duration(grace, "grace"),

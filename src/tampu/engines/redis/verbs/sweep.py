@@ -9,9 +9,8 @@ from tampu.engines.port import PollStatus, Sweep, Swept, Trim
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
 from tampu.engines.redis.verbs import reservations, units
-from tampu.model.chance import CHANCE
 from tampu.model.errors import TampuError
-from tampu.model.times import SECOND, Clock
+from tampu.model.times import CHANCE, SECOND, Clock
 
 _CHUNK = 200
 """Queues in one pipeline."""
