@@ -21,9 +21,8 @@ from tampu.broker.core import Core
 from tampu.broker.store import Store
 from tampu.engines.port import Sweep, Swept
 from tampu.maintenance.follower import Follower
-from tampu.maintenance.reorder import Reorderer
 from tampu.maintenance.scheduler import Scheduler
-from tampu.maintenance.trimmer import Trimmer
+from tampu.maintenance.tasks import Reorderer, Trimmer
 from tampu.model.errors import TampuError
 from tampu.model.times import SECOND
 from tampu.testing import FakeClock as FakeClock  # noqa: PLC0414 - the tests have it from here

@@ -2,7 +2,7 @@
 
 from tampu import Ack, State
 from tampu.broker.store import Store
-from tampu.maintenance.trimmer import Trimmer
+from tampu.maintenance.tasks import Trimmer
 from tests.conformance.harness import Harness, counts, inside
 
 DAY = 86_400

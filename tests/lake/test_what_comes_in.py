@@ -12,7 +12,7 @@ import tampu
 from tampu.broker import access
 from tampu.lake import maintenance, state
 from tampu.lake.query import Lake as Looking
-from tampu.maintenance.trimmer import Trimmer
+from tampu.maintenance.tasks import Trimmer
 from tampu.model.times import SECOND
 from tests.conformance.harness import FakeClock
 from tests.lake.pipeline_harness import Died, Rig, journal, work

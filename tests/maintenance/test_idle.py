@@ -19,7 +19,7 @@ from tampu.broker.commit_queue.waiters import Waiter
 from tampu.engines.mariadb import database, wakeup
 from tampu.engines.redis import peers
 from tampu.engines.sql import engine
-from tampu.maintenance import follower, supervisor, trimmer
+from tampu.maintenance import follower, supervisor, tasks
 from tampu.model.journal import Transition
 from tests.conformance.harness import until
 from tests.servers import mariadb, postgres, redis
@@ -28,7 +28,7 @@ from tests.servers.round_trips import Counted
 STORES: dict[str, Callable[[], str]] = {
     "postgres": postgres.databases.url, "mariadb": mariadb.databases.url, "redis": redis.redis.url,
 }  # fmt: skip
-MODULES: tuple[ModuleType, ...] = (supervisor, trimmer, engine, peers, database)
+MODULES: tuple[ModuleType, ...] = (supervisor, tasks, engine, peers, database)
 SECONDS = 120
 
 

@@ -14,8 +14,7 @@ from tampu.broker import access
 from tampu.broker.admin import reorder
 from tampu.engines.port import PutDocument
 from tampu.maintenance import supervisor as supervisor_module
-from tampu.maintenance.sweeper import Sweeper
-from tampu.maintenance.trimmer import Trimmer
+from tampu.maintenance.tasks import Sweeper, Trimmer
 from tampu.model.errors import Unavailable
 from tampu.model.times import SECOND
 from tests.conformance.harness import FakeClock, until

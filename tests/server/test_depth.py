@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tampu.model.errors import InvalidMessage
-from tampu.wire import depth
+from tampu.wire import media as wire_media
 from tampu.wire.media import decode_part
 from tests.server.web import JSON, MSGPACK, Web
 
@@ -45,9 +45,9 @@ values = st.recursive(
 def test_the_depth_is_found_whatever_else_the_value_has(media: str, value: Any, most: int) -> None:
     raw = WRITE[media](value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(depth, "MAX_DEPTH", most)
+        patch.setattr(wire_media, "MAX_DEPTH", most)
         try:
-            depth.check_depth(raw, media, "payload")
+            wire_media.check_depth(raw, media, "payload")
             refused = False
         except InvalidMessage:
             refused = True
@@ -62,7 +62,7 @@ def test_what_is_too_deep_is_not_decoded(media: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tampu.wire.media._from_json", decode)
     monkeypatch.setattr("tampu.wire.media._from_msgpack", decode)
     with pytest.raises(InvalidMessage, match="nested too deeply"):
-        decode_part(WRITE[media](nested(depth.MAX_DEPTH + 1)), media, 1 << 20, "payload")
+        decode_part(WRITE[media](nested(wire_media.MAX_DEPTH + 1)), media, 1 << 20, "payload")
 
 
 @both
@@ -70,7 +70,7 @@ def test_payloads_results_and_notes_have_a_bounded_depth(web: Web, media: str) -
     def send(method: str, path: str, body: Any) -> Any:
         return web.request(method, path, WRITE[media](body), content_type=media, accept=JSON)
 
-    good, bad = nested(depth.MAX_DEPTH - 2), nested(depth.MAX_DEPTH + 1)
+    good, bad = nested(wire_media.MAX_DEPTH - 2), nested(wire_media.MAX_DEPTH + 1)
     assert send("POST", "/v1/queues/jobs/publish", {"messages": [{"payload": bad}]}).code == "invalid_message"
     assert send("POST", "/v1/queues/jobs/publish", {"messages": [{"payload": good}]}).status == 200
     (lease,) = web.post("/v1/claim", {"queues": "jobs"}).json["leases"]

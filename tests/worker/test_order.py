@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 import tampu
-from tampu.worker.leases.lease_timers import LeaseTimers
+from tampu.worker.leases.lease_extender import LeaseTimers
 from tampu.worker.prefetch import Prefetch, QueueOrder, parse_queues
 
 

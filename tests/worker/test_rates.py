@@ -11,8 +11,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.worker.leases.lease_extender import Extended, extend
-from tampu.worker.leases.lease_timers import LeaseTimers
+from tampu.worker.leases.lease_extender import Extended, LeaseTimers, extend
 from tests.servers import http
 from tests.worker.crew import PATIENCE, completions, wait
 

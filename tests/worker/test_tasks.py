@@ -14,7 +14,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.maintenance.sweeper import Sweeper
+from tampu.maintenance.tasks import Sweeper
 from tampu.testing import Rehearsal
 from tampu.worker.process.logs import Json, Plain
 from tests.conformance.harness import until

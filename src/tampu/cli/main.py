@@ -26,7 +26,6 @@ for _name in (
     "lake.query",
     "commands.serve.server",
     "commands.serve.keys",
-    "commands.serve.sessions",
     "commands.maintain.doctor",
     "commands.maintain.migrate",
     "commands.maintain.bench",

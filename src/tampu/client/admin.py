@@ -1,4 +1,4 @@
-"""Queue administration over HTTP: list, stats, replay, purge, settings."""
+"""Administration over HTTP: queues (list, stats, replay, purge, settings) and followers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from tampu.broker.admin.filters import Where
 from tampu.broker.admin.verbs import MessagePage, Replayed, Stats, check_replay, purged_states
 from tampu.broker.admin.verbs import state as checked_state
 from tampu.broker.core import Steps
+from tampu.broker.follower_verbs import FollowerVerbs
 from tampu.broker.settings import DEFAULTS
 from tampu.client.request import call, quoted, reader
 from tampu.client.verbs import outcome
 from tampu.model.config import QueueConfig, change
 from tampu.model.errors import InvalidMessage
+from tampu.model.journal import FollowerStatus
 from tampu.model.message import State
 from tampu.wire import bodies
 from tampu.wire.messages import to_message
@@ -174,3 +176,22 @@ def _conditions(where: Where) -> list[tuple[str, Any]]:
             value = msgspec.json.encode(value).decode()
         pairs.append((name, value))
     return pairs
+
+
+_READ_FOLLOWER = reader(FollowerStatus)
+_READ_FOLLOWERS = reader(bodies.FollowersView, lambda reply: reply.followers)
+
+
+def _follower_path(name: str, verb: str = "") -> str:
+    return f"/v1/followers/{quoted(validate.name(name, 'follower'))}{verb}"
+
+
+class RemoteFollowerVerbs(FollowerVerbs):
+    def list_followers(self) -> Steps[list[FollowerStatus]]:
+        return (yield from call("GET", "/v1/followers", _READ_FOLLOWERS))
+
+    def resume_follower(self, name: str) -> Steps[FollowerStatus]:
+        return (yield from call("POST", _follower_path(name, "/resume"), _READ_FOLLOWER))
+
+    def remove_follower(self, name: str) -> Steps[bool]:
+        return (yield from call("DELETE", _follower_path(name), _READ_DELETED, repeat=False))

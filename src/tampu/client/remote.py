@@ -18,15 +18,14 @@ from tampu.broker.settings import Settings, resolve
 from tampu.broker.store import AllVerbs, Store
 from tampu.broker.streams.stream import Stream, StreamRequest
 from tampu.client import failures
-from tampu.client.admin import RemoteAdmin
+from tampu.client.admin import RemoteAdmin, RemoteFollowerVerbs
 from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
-from tampu.client.followers import RemoteFollowerVerbs
-from tampu.client.notes import RemoteNotes
 from tampu.client.request import Nap, Request, reader
 from tampu.client.schedules import RemoteScheduleVerbs
 from tampu.client.sync_http import SyncHttp
+from tampu.client.verbs import RemoteNotes
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.message import MSGPACK

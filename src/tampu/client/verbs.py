@@ -1,4 +1,4 @@
-"""The verbs on messages over HTTP: arguments are checked here as in a local store, then one request is sent."""
+"""Verbs on messages, and workers' notes, over HTTP: arguments are checked as in a local store, then it is sent."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import msgspec
 from tampu import tracing
 from tampu.broker import validate
 from tampu.broker.core import Steps
+from tampu.broker.notes import Notes, packed
 from tampu.broker.verbs import Verbs
 from tampu.client.request import Request, call, nap, new_ids, reader, send
 from tampu.engines import port
-from tampu.model.errors import TampuError, Unavailable
+from tampu.model.errors import NotFound, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Body, Lease, Message, NewMessage, to_new
 from tampu.model.outcome import Outcome, Settlement
@@ -250,3 +251,35 @@ class RemoteVerbs(Verbs):
         position = validate.position(after) or {}
         query = [("limit", limit), *(("after", f"{name}={offset}") for name, offset in position.items())]
         return (yield from call("GET", "/v1/journal", _READ_JOURNAL, query=query))
+
+
+_READ_NOTE = reader(bodies.NoteView, lambda view: view.note)
+_READ_NOTED = reader(bodies.Noted)
+_READ_COUNT = reader(bodies.Count)
+
+
+def _note_path(id: str) -> str:
+    return f"/v1/messages/{validate.id_text(id)}/note"
+
+
+class RemoteNotes(Notes):
+    def read_note(self, id: str) -> Steps[Any]:
+        return (yield from call("GET", _note_path(id), _READ_NOTE))
+
+    def write_note(self, id: str, receipt: str, note: Any, by: Duration) -> Steps[None]:
+        packed(note)  # raises the same errors as a local store
+        reply = yield from call("PUT", _note_path(id), _READ_NOTED, bodies.Note(receipt, note, by))
+        if reply.error is not None:
+            raise of_item(reply.error)
+
+    def sweep_notes(self) -> Steps[int]:
+        """Does nothing: workers with direct access to the store remove old notes."""
+        return 0
+        yield
+
+    def drop_notes(self, ids: Sequence[str]) -> Steps[None]:
+        for id in ids:
+            try:
+                yield from call("DELETE", _note_path(id), _READ_COUNT)
+            except NotFound:
+                continue  # the message is gone, and its note with it

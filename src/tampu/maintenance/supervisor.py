@@ -13,10 +13,8 @@ import time
 from tampu.broker.core import Core
 from tampu.broker.followers import FOLLOWERS
 from tampu.maintenance.follower import Follower
-from tampu.maintenance.reorder import Reorderer
 from tampu.maintenance.scheduler import Scheduler
-from tampu.maintenance.sweeper import Sweeper
-from tampu.maintenance.trimmer import Trimmer
+from tampu.maintenance.tasks import Reorderer, Sweeper, Trimmer
 from tampu.model.errors import TampuError
 from tampu.model.times import SECOND
 

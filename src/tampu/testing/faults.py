@@ -10,7 +10,7 @@ import msgspec
 
 from tampu.broker import access
 from tampu.broker.store import Store
-from tampu.maintenance.sweeper import Sweeper
+from tampu.maintenance.tasks import Sweeper
 from tampu.model.times import SECOND, Duration, duration
 from tampu.testing.clock import FakeClock
 from tampu.worker.current import TIMED_OUT, Current

@@ -11,7 +11,7 @@ from tampu import store_factory
 from tampu.broker import access
 from tampu.broker.store import Store
 from tampu.maintenance.scheduler import Scheduler
-from tampu.maintenance.sweeper import Sweeper
+from tampu.maintenance.tasks import Sweeper
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound
 from tampu.model.message import Message, State
 from tampu.model.outcome import Ack, Nack, Reject

@@ -80,8 +80,8 @@ def test_cancel_and_stats_reach_every_server(store: tampu.Store) -> None:
 
 def test_maintenance_works_on_every_server(store: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody claims: what is due moves by itself, whichever server has the queue."""
-    monkeypatch.setattr("tampu.maintenance.trimmer._REST_SECONDS", 0.1)
-    monkeypatch.setattr("tampu.maintenance.trimmer._IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("tampu.maintenance.tasks._REST_SECONDS", 0.1)
+    monkeypatch.setattr("tampu.maintenance.tasks._IDLE_SECONDS", 0.1)
     for name in NAMES:
         store.queues.put(name, retention=0.001)
         store.publish(name, "leased")

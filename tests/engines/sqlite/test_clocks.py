@@ -10,7 +10,7 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.broker.store import Store
-from tampu.maintenance.trimmer import Trimmer
+from tampu.maintenance.tasks import Trimmer
 from tampu.model.times import SECOND
 from tests.conformance.harness import FakeClock
 

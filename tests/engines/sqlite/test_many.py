@@ -10,7 +10,7 @@ import tampu
 from tampu.broker import access
 from tampu.engines.port import Extend, Regroup, Trim
 from tampu.engines.sqlite import operations
-from tampu.maintenance.trimmer import Trimmer
+from tampu.maintenance.tasks import Trimmer
 from tampu.model.times import SECOND
 from tests.conformance.harness import FakeClock
 

@@ -16,7 +16,7 @@ from tampu.engines.mariadb import MariaEngine
 from tampu.engines.sql.db import Db, Ints, ServerDb
 from tampu.stores.arrow.numbers import Numbers
 from tampu.stores.arrow.snapshot_rows import NONE
-from tampu.stores.sql.server import ServerStore
+from tampu.stores.sql.store import ServerStore
 
 ROWS = 1 << 13
 """Maximum number of messages that one statement reads."""

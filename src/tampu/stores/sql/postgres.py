@@ -18,7 +18,7 @@ from tampu.stores.engine_store import without_errors
 from tampu.stores.port import Step
 from tampu.stores.sql.parallel_load import ParallelLoad
 from tampu.stores.sql.row_ranges import RowRanges
-from tampu.stores.sql.server import ServerStore
+from tampu.stores.sql.store import ServerStore
 
 
 class PostgresStore(ServerStore[PostgresEngine]):

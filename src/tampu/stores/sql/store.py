@@ -9,7 +9,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from tampu.engines.encoding import PARTITION
-from tampu.engines.sql.db import Db
+from tampu.engines.sql import journal
+from tampu.engines.sql.db import Db, ServerDb
+from tampu.engines.sql.engine import SqlEngine
 from tampu.stores import columns
 from tampu.stores.arrow import message_rows, snapshot_rows
 from tampu.stores.arrow.numbers import Numbers
@@ -57,3 +59,42 @@ class SqlStore(SqlJournal[E], abc.ABC):
             return pa.Table.from_batches([message_rows.batch(found, columns.MESSAGES.names)])
 
         return message_rows.in_order(self.engine.readers.run_in_snapshot(work), ids)
+
+
+S = TypeVar("S", bound=SqlEngine)
+
+
+class ServerStore(SqlStore[S], abc.ABC):
+    """Base of the stores on database servers. Each adds how to hold a snapshot.
+
+    Readers assign the offsets of the journal (docs/decisions/0006-postgresql.md): a process that asks for the end
+    numbers everything committed so far. What is read was numbered when the read was planned.
+    """
+
+    @abc.abstractmethod
+    def hold(self, db: Db, other: ServerDb) -> int:
+        """Number the journal, and leave ``other`` in a transaction that sees exactly what was numbered. Returns the
+        last offset."""
+
+    def numbered(self, work: Callable[[Db], R]) -> R:
+        self._catch_up()
+        found = self.engine.readers.run_in_snapshot(work)
+        self.engine.seal()
+        return found
+
+    def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
+        self._catch_up()  # number most of it first, so that others wait for the lock only briefly
+
+        def asked(db: Db) -> tuple[int, R]:
+            with self.engine.readers.another() as other:
+                latest = self.hold(db, other)
+                with other.together():
+                    found = work(other)
+                    other.command(b"COMMIT")
+            return latest, found
+
+        return self.engine.readers.run(asked)
+
+    def _catch_up(self) -> None:
+        while not self.engine.readers.run(journal.catch_up):
+            pass

@@ -1,19 +1,17 @@
-"""Removes ended messages, results, idempotency keys and journal records when their retention is over.
-
-What a registered reader of the journal has not stored yet stays; what an archiving reader has stored may go sooner.
-Each step is a small commit, followed by a rest at least as long, so that other calls are not held up.
-"""
+"""Maintenance tasks in small commits: trim, sweep, reorder. When each runs is decided by `supervisor`."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from tampu.broker import journal_readers
-from tampu.broker.admin import removal
+from tampu.broker.admin import removal, reorder
 from tampu.broker.core import Core
 from tampu.broker.settings import DEFAULTS, KIND
-from tampu.engines.port import Trim
+from tampu.engines.port import PollStatus, Sweep, Swept, Trim
 from tampu.model.config import BUILT_IN, QueueConfig, read_config
+from tampu.model.errors import VersionConflict
 from tampu.model.times import SECOND
 
 _STEP = 500
@@ -23,6 +21,12 @@ _IDLE_SECONDS = 30.0
 
 
 class Trimmer:
+    """Removes ended messages, results, idempotency keys and journal records when their retention is over.
+
+    What a registered reader of the journal has not stored yet stays; what an archiving reader has stored may go sooner.
+    Each step is followed by a rest at least as long, so that other calls are not held up.
+    """
+
     def __init__(self, core: Core, journal_us: int) -> None:
         self._core = core
         self._journal_us = journal_us
@@ -66,3 +70,45 @@ class Trimmer:
             self._core.coalescer.submit(call)
         removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP, read))
         return removed
+
+
+class Sweeper:
+    """Promotes delayed messages that are due, reaps expired leases, expires messages."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def sweep(self, status: PollStatus | None = None) -> int | None:
+        """Sweep in bounded steps until nothing is due. Returns when something is due next."""
+        status = status or self._core.engine.poll_status(())
+        now, next_us = status.now_us, status.due_us
+        while next_us is not None and next_us <= now:
+            swept: Swept = self._core.coalescer.submit(Sweep(_STEP))
+            now, next_us = self._core.engine.now(), swept.next_us
+        return next_us
+
+
+class Reorderer:
+    """Completes a change of a queue's ordering or group limits; see `tampu.broker.admin.reorder`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._revision = -1
+        self._pending = False
+
+    def rank(self, status: PollStatus | None = None) -> None:
+        """Complete changes that are old enough. Costs nothing if no settings have changed."""
+        engine = self._core.engine
+        status = status or engine.poll_status(())
+        if status.revision == self._revision and not self._pending:
+            return
+        self._pending = False
+        before = status.now_us - reorder.NOTICED_US
+        for document, mark in reorder.marked(engine):
+            if mark.since_us > before:
+                self._pending = True
+                continue
+            self._core.drive(reorder.follow(document.tenant, document.name, ranks=mark.ranks))
+            with contextlib.suppress(VersionConflict):  # changed again: the new mark is handled later
+                self._core.coalescer.submit(reorder.unmarking(document))
+        self._revision = status.revision
