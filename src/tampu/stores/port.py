@@ -56,11 +56,7 @@ class Step(msgspec.Struct, frozen=True):
     """Builds the progress document, given the version of the one before."""
 
 
-Together = Callable[[Sequence[Call]], list[Any]]
-"""See `ArrowStore.together`."""
-
-
-def one_by_one(together: Together, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
+def one_by_one(together: Run, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
     """Run the steps of a job one after the other; see `ArrowStore.in_turn`."""
     for step in steps:
         replies = together([*step.calls, step.note(version)])

@@ -396,10 +396,7 @@ def forget(session: Session, name: Annotated[str, typer.Argument(metavar="NAME",
         (removed,) = store.run([journal_readers.forgetting(reader_name(name))])
     if not removed:
         raise tampu.NotFound(f"no reader {name}", field="name", hint="tampu doctor lists them")
-    if session.json:
-        session.out.document({"forgotten": name})
-    else:
-        session.out.line(f"reader {name} removed")
+    session.out.answer({"forgotten": name}, f"reader {name} removed")
 
 
 @command("shell", PANEL, of=pipeline)

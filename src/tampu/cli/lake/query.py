@@ -165,10 +165,7 @@ def export(
     with output.progress(f"exporting to {Path(to).name}", None) as advance:
         rows = lake_export.export(found, what, to, where=where, tenant=session.tenant, force=force, advance=advance)
     size = Path(to).stat().st_size
-    if session.json:
-        session.out.document({"file": to, "rows": rows, "bytes": size})
-    else:
-        session.out.line(f"{rows:,} rows in {to}, {size:,} bytes")
+    session.out.answer({"file": to, "rows": rows, "bytes": size}, f"{rows:,} rows in {to}, {size:,} bytes")
 
 
 @command("insights", PANEL)
@@ -202,9 +199,6 @@ def _report(session: Session, gathered: Any, html: str | None, *, open_it: bool)
 
     target = html or str(Path(tempfile.mkdtemp(prefix="tampu-")) / "insights.html")
     path = report.write(gathered, target)
-    if session.json:
-        session.out.document({"file": str(path), "bytes": path.stat().st_size})
-    else:
-        session.out.line(f"report written to {path}")
+    session.out.answer({"file": str(path), "bytes": path.stat().st_size}, f"report written to {path}")
     if open_it and not webbrowser.open(path.absolute().as_uri()):
         session.out.note("no browser could be opened")

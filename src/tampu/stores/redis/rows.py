@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tampu.engines.redis import RedisEngine
 from tampu.engines.redis.connection.script_calls import ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry
-from tampu.engines.redis.rows import DONE, Status, failures, read_row, read_status, result
+from tampu.engines.redis.rows import DONE, Row, Status, failures, read_row, read_status, result
 from tampu.model.decoders import from_msgpack
 from tampu.model.message import Body
 from tampu.stores.arrow import message_rows, snapshot_rows
@@ -29,15 +29,10 @@ BYTES = 4 << 20
 """A batch ends with the message that reaches this size."""
 
 
-class _Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """As `tampu.engines.redis.rows.Row`, with the body still packed."""
+class _Row(Row, frozen=True, array_like=True, gc=False):
+    """With the body still packed."""
 
-    rank: str
-    flags: int
-    created: int
-    max_attempts: int
-    extra: dict[str, Any] | None
-    body: msgspec.Raw
+    body: msgspec.Raw  # type: ignore[assignment]  # is read by `read_row` if it is needed
 
 
 _read = from_msgpack(_Row).decode

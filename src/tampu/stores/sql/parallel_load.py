@@ -31,7 +31,7 @@ from tampu.engines.sql.verbs import documents
 from tampu.engines.sql.verbs import load as sql_load
 from tampu.model.errors import TampuError, Unavailable
 from tampu.stores.arrow.numbers import Numbers
-from tampu.stores.port import Step, Together, one_by_one
+from tampu.stores.port import Run, Step, one_by_one
 from tampu.stores.sql import copy_format
 
 PARALLEL = 3
@@ -51,7 +51,7 @@ class _Begun(msgspec.Struct):
 class ParallelLoad:
     """The parallel steps of one job. Closes its connections when the steps are done or abandoned."""
 
-    def __init__(self, engine: PostgresEngine, together: Together) -> None:
+    def __init__(self, engine: PostgresEngine, together: Run) -> None:
         self._engine = engine
         self._together = together
         self._texts = statements(engine.place.schema)
