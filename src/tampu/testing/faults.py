@@ -49,7 +49,7 @@ class FaultInjector(Middleware):
     """The innermost middleware of a rehearsed app: injects the faults."""
 
     def __init__(self, store: Store, clock: FakeClock) -> None:
-        self._q = store
+        self._store = store
         self._clock = clock
         self.faults: dict[str, list[Fault]] = {}
 
@@ -71,7 +71,7 @@ class FaultInjector(Middleware):
             waiting.pop(0)
         if fault.stall:
             self._clock.advance(fault.stall)
-            Sweeper(access.core(self._q)).sweep()  # the lease has expired
+            Sweeper(access.core(self._store)).sweep()  # the lease has expired
         if fault.slow:
             self._be_slow(current, fault.slow)
         if fault.error is not None:
@@ -82,7 +82,7 @@ class FaultInjector(Middleware):
         timeout = current.task.settings.timeout
         late = timeout is not None and seconds > timeout
         took = timeout if late and timeout is not None else seconds
-        self._q.extend(current.lease, took + 60)
+        self._store.extend(current.lease, took + 60)
         self._clock.advance(took)
         if late:
             receipt = current.lease.receipt

@@ -40,7 +40,7 @@ class Claimer:
         refused: Callable[[], bool],
         on_leases: Callable[[list[Lease]], None],
     ) -> None:
-        self._q = store
+        self._store = store
         self._order = order
         self._prefetch = prefetch
         self._outages = outages
@@ -80,7 +80,7 @@ class Claimer:
             if self._waiter is not None:
                 self._waiter.wake()
         if self._polls:
-            self._q.close()  # ends the long poll; the claimer has its own connection
+            self._store.close()  # ends the long poll; the claimer has its own connection
 
     @property
     def ended(self) -> bool:
@@ -89,8 +89,8 @@ class Claimer:
     def join(self, patience: float) -> None:
         """Wait at most this long: a store that does not answer must not block the worker."""
         self._thread.join(patience)
-        if not access.is_local(self._q):
-            self._q.close()
+        if not access.is_local(self._store):
+            self._store.close()
 
     def _run(self) -> None:
         try:
@@ -115,7 +115,7 @@ class Claimer:
             self._on_leases(leases)
 
     def _claim(self, limit: int) -> list[Lease]:
-        store, core, paused = self._q, access.core(self._q), False
+        store, core, paused = self._store, access.core(self._store), False
         began = time.perf_counter()
 
         def do(step: Any) -> Any:
@@ -141,7 +141,7 @@ class Claimer:
 
     def _pause(self, step: WaitForMessages) -> None:
         """Wait for messages like any claim, but let `stop` end the wait."""
-        core = access.core(self._q)
+        core = access.core(self._store)
         waiter = Waiter(step.queues, None)
         with self._lock:
             self._waiter = waiter

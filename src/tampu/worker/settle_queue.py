@@ -26,7 +26,7 @@ _LAST_SECONDS = 2.0
 
 class SettleQueue:
     def __init__(self, store: Store, outages: Outages, on_settled: Callable[[Sequence[Ended]], None]) -> None:
-        self._q = store
+        self._store = store
         self._outages = outages
         self._on_settled = on_settled
         self._ended: deque[Ended] = deque()
@@ -109,7 +109,7 @@ class SettleQueue:
                 self._outages.retry(lambda: self._drop_notes(ended_ids), self._give_up)
 
     def _drop_notes(self, ids: list[str]) -> None:
-        access.run(self._q, access.verbs(self._q).drop_notes(ids))
+        access.run(self._store, access.verbs(self._store).drop_notes(ids))
 
     def _settle_with_retries(self, settlements: Sequence[Settlement]) -> list[Outcome | None]:
         """The outcome of each; None: the store did not come back in time."""
@@ -151,15 +151,15 @@ class SettleQueue:
 
     def _together(self, settlements: Sequence[Settlement]) -> list[Outcome]:
         try:
-            return self._q.settle(settlements)
+            return self._store.settle(settlements)
         except InvalidMessage:
             return [self._alone(one) for one in settlements]  # one is invalid; settle the others
 
     def _alone(self, settlement: Any) -> Outcome:
         try:
-            return self._q.settle([settlement])[0]
+            return self._store.settle([settlement])[0]
         except InvalidMessage as error:
-            return self._q.settle([endings.bad_result(settlement.lease, error)])[0]
+            return self._store.settle([endings.bad_result(settlement.lease, error)])[0]
 
     @staticmethod
     def _log_refusal(work: Current, settlement: Settlement, error: TampuError) -> None:

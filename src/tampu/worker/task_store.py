@@ -19,19 +19,19 @@ log = logging.getLogger("tampu.worker")
 
 class LocalTaskStore:
     def __init__(self, store: Store, lease: float) -> None:
-        self._q = store
+        self._store = store
         self._lease = lease
         self._lock = threading.Lock()
         self._progressed: dict[str, Current] = {}
 
     def read_note(self, lease: Lease) -> Any:
-        return access.run(self._q, access.verbs(self._q).read_note(lease.message.id))
+        return access.run(self._store, access.verbs(self._store).read_note(lease.message.id))
 
     def write_note(self, lease: Lease, note: Any) -> None:
-        access.run(self._q, access.verbs(self._q).write_note(lease.id, lease.receipt, note, self._lease))
+        access.run(self._store, access.verbs(self._store).write_note(lease.id, lease.receipt, note, self._lease))
 
     def extend(self, lease: Lease, by: Duration | None) -> None:
-        self._q.extend(lease, self._lease if by is None else by)
+        self._store.extend(lease, self._lease if by is None else by)
 
     def progressed(self, work: Current) -> None:
         work._noted = True

@@ -98,7 +98,7 @@ class Crew:
     """A publisher and a worker that do not stop for anything; the answers each got."""
 
     def __init__(self, store: tampu.Store, published: list[str]) -> None:
-        self._q = store
+        self._store = store
         self.published = published
         self.done: list[str] = []
         self.stopped = threading.Event()
@@ -106,7 +106,7 @@ class Crew:
     def publish(self) -> None:
         while not self.stopped.is_set():
             with contextlib.suppress(tampu.Unavailable):
-                self.published += [message.id for message in self._q.publish_many("moving", range(5))]
+                self.published += [message.id for message in self._store.publish_many("moving", range(5))]
 
     def work(self) -> None:
         while not self.stopped.is_set():
@@ -127,9 +127,9 @@ class Crew:
 
     def take(self) -> int:
         """Claim and ack. A move may outlast the patience of a call; an ack is safe to repeat."""
-        leases = left = self._q.claim("moving", limit=20)
+        leases = left = self._store.claim("moving", limit=20)
         while left:
-            outcomes = self._q.settle([tampu.Ack(lease) for lease in left])
+            outcomes = self._store.settle([tampu.Ack(lease) for lease in left])
             refused = [outcome.error for outcome in outcomes if not outcome.ok]
             assert all(isinstance(error, tampu.Unavailable) for error in refused), refused
             self.done += [lease.id for lease, outcome in zip(left, outcomes, strict=True) if outcome.ok]

@@ -25,7 +25,7 @@ class Workload:
     """The example messages: mostly normal, some delayed, urgent, broken or published twice."""
 
     def __init__(self, store: tampu.Store, time_scale: float) -> None:
-        self._q = store
+        self._store = store
         self._time_scale = time_scale
         self._chance = random.Random(7)
         self._number = 0
@@ -33,13 +33,15 @@ class Workload:
 
     def prepare(self) -> None:
         time_scale = self._time_scale
-        self._q.queues.put("emails", max_attempts=3, backoff=[0.4 * time_scale, 0.8 * time_scale], lease=10)
-        self._q.queues.put("webhooks", ordering="priority", backoff=tampu.exponential(0.2 * time_scale, jitter="full"))
-        self._q.queues.put("reports", max_in_flight=1)
+        self._store.queues.put("emails", max_attempts=3, backoff=[0.4 * time_scale, 0.8 * time_scale], lease=10)
+        self._store.queues.put(
+            "webhooks", ordering="priority", backoff=tampu.exponential(0.2 * time_scale, jitter="full")
+        )
+        self._store.queues.put("reports", max_in_flight=1)
 
     def begin(self) -> str:
         """Publish the special messages. Returns the id of the one that will be dead-lettered."""
-        store = self._q
+        store = self._store
         broken = store.publish("emails", {"to": "nobody@example.org", "subject": "Hello?"}, type="email.bounce")
         store.publish("reports", {"name": "weekly"}, type="report.build", delay=2 * self._time_scale)
         for to in ("draft", "final"):  # the second replaces the first, which still waits
@@ -66,11 +68,11 @@ class Workload:
             )
             for _ in range(chance.randint(0, 3))
         ]
-        self._q.publish_many("emails", emails)
-        self._q.publish_many("webhooks", hooks)
+        self._store.publish_many("emails", emails)
+        self._store.publish_many("webhooks", hooks)
         self.published += len(emails) + len(hooks)
         if n % 6 == 0:
-            self._q.publish("reports", {"name": f"report {n}"}, type="report.build")
+            self._store.publish("reports", {"name": f"report {n}"}, type="report.build")
             self.published += 1
 
 
@@ -78,7 +80,7 @@ class Workers:
     """A few threads that claim and process messages."""
 
     def __init__(self, store: tampu.Store, time_scale: float) -> None:
-        self._q = store
+        self._store = store
         self._time_scale = time_scale
         self._chance = random.Random(11)
         self._stop = threading.Event()
@@ -100,14 +102,14 @@ class Workers:
 
     def _run(self, name: str) -> None:
         while not self._stop.is_set():
-            for lease in self._q.claim(SERVED, limit=1, wait=0.2, worker=name):
+            for lease in self._store.claim(SERVED, limit=1, wait=0.2, worker=name):
                 try:
                     result = self._process(lease)
                 except ConnectionError as error:
-                    self._q.nack(lease, error=error)
+                    self._store.nack(lease, error=error)
                     self.failed += 1
                 else:
-                    self._q.ack(lease, result=result)
+                    self._store.ack(lease, result=result)
                     self.done += 1
 
     def _process(self, lease: tampu.Lease) -> Any:
@@ -159,14 +161,14 @@ class Show:
 
     def __init__(self, session: Session, store: tampu.Store, time_scale: float, seconds: float) -> None:
         self._session = session
-        self._q = store
+        self._store = store
         self._time_scale = time_scale
         self._seconds = seconds
         self._work = Workload(store, time_scale)
 
     def run(self, served: server.Served | None) -> dict[str, Any]:
         """Run for some seconds. Returns a summary."""
-        session, work, store = self._session, self._work, self._q
+        session, work, store = self._session, self._work, self._store
         workers = Workers(store, self._time_scale)
         work.prepare()
         began = time.monotonic()
@@ -199,7 +201,7 @@ class Show:
 
     def continue_watched(self, served: server.Served) -> None:
         """Continue while a person watches."""
-        workers = Workers(self._q, self._time_scale)
+        workers = Workers(self._store, self._time_scale)
         workers.start()
         try:
             server.stay(self._session, served, self._work.more)

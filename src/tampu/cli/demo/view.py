@@ -26,7 +26,7 @@ class View:
 
     def __init__(self, out: Output, store: tampu.Store) -> None:
         self._out = out
-        self._q = store
+        self._store = store
         self._position = store.journal(limit=1).latest
         self._recent: deque[tampu.Transition] = deque(maxlen=_RECENT)
         self._done: deque[tuple[float, int]] = deque()
@@ -59,7 +59,7 @@ class View:
     def _render(self, now: float, published: int, done: int, failed: int) -> Group:
         from rich.console import Group
 
-        page = self._q.journal(after=self._position, limit=1000)
+        page = self._store.journal(after=self._position, limit=1000)
         self._position = page.position
         self._recent.extend(page.transitions)
         then, before = self._done[0]
@@ -70,4 +70,4 @@ class View:
         lines += [text("")] * (_RECENT - len(lines))
         for line in lines:
             line.no_wrap, line.overflow = True, "ellipsis"
-        return Group(head, commands_inspect.stats_table(self._q.stats()), *lines)
+        return Group(head, commands_inspect.stats_table(self._store.stats()), *lines)

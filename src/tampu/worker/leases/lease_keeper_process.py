@@ -33,7 +33,7 @@ class Worker:
         self._hello = hello
         self._pipe = pipe
         self._stat = Path(f"/proc/{hello['pid']}/stat")
-        self._q: Store | None = None
+        self._store: Store | None = None
 
     def start(self) -> None:
         """Open the store now if leases are short: opening it may take longer than a lease."""
@@ -43,9 +43,9 @@ class Worker:
         self.send({"up": True})
 
     def store(self) -> Store:
-        if self._q is None:
-            self._q = store_factory.open(self._hello["url"], maintenance=False, **self._hello["options"])
-        return self._q
+        if self._store is None:
+            self._store = store_factory.open(self._hello["url"], maintenance=False, **self._hello["options"])
+        return self._store
 
     def runs(self, silent: float) -> bool:
         """True if it seems to run, as far as this process can see. ``silent``: seconds since its last message."""
@@ -64,8 +64,8 @@ class Worker:
             self._pipe.sendall(HEAD.pack(len(raw)) + raw)
 
     def close(self) -> None:
-        if self._q is not None:
-            self._q.close()
+        if self._store is not None:
+            self._store.close()
 
 
 def main() -> None:
