@@ -11,9 +11,9 @@ import typer
 
 import tampu
 from tampu.broker import journal_readers
-from tampu.cli import exits, output, prompts
+from tampu.cli import exits, output, streams
 from tampu.cli import parse as cli_parse
-from tampu.cli.app import DryRun, command, group
+from tampu.cli.app import DryRun, command, group, option
 from tampu.cli.lake import lake_option
 from tampu.cli.lake.lake_option import PANEL, LakeOptions, LakePath
 from tampu.cli.output import text
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 pipeline = group("pipeline", PANEL, "Keep the lake, the journal and messages as tables")
 
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Reader's name, if a store feeds several lakes")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Spark setting; repeatable")]
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*])")]
-Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="Spark Connect: sc://host:port")]
-Format = Annotated[str | None, typer.Option("--format", help="How Spark reads tables: parquet, or delta (needs jars)")]
+Name = Annotated[str, option("--name", "Reader's name, if a store feeds several lakes", metavar="NAME")]
+Conf = Annotated[list[str] | None, option("--conf", "Spark setting; repeatable", metavar="NAME=VALUE")]
+Master = Annotated[str | None, option("--master", "Spark master (default: local[*])", metavar="URL")]
+Remote = Annotated[str | None, option("--remote", "Spark Connect: sc://host:port", metavar="URL")]
+Format = Annotated[str | None, option("--format", "How Spark reads tables: parquet, or delta (needs jars)")]
 
 
 def _must_exist(session: Session) -> None:
@@ -42,28 +42,25 @@ def _must_exist(session: Session) -> None:
 def run(
     session: Session,
     lake: LakePath = None,
-    once: Annotated[bool, typer.Option("--once", help="Update the lake once and exit")] = False,
-    every: Annotated[str, typer.Option("--every", metavar="TIME", help="Interval between updates")] = "2s",
+    once: Annotated[bool, option("--once", "Update the lake once and exit")] = False,
+    every: Annotated[str, option("--every", "Interval between updates", metavar="TIME")] = "2s",
     name: Name = "main",
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
     option: LakeOptions = None,
     archive_after: Annotated[
-        str | None,
-        typer.Option("--archive-after", metavar="TIME", help="Delete ended messages the lake has after this"),
+        str | None, option("--archive-after", "Delete ended messages the lake has after this", metavar="TIME")
     ] = None,
     objectives: Annotated[
-        Path | None, typer.Option("--objectives", metavar="FILE", help="JSON file with the objectives of gold.slo")
+        Path | None, option("--objectives", "JSON file with the objectives of gold.slo", metavar="FILE")
     ] = None,
     skip_lost: Annotated[
-        bool, typer.Option("--skip-lost", help="Continue if transitions were trimmed before the lake read them")
+        bool, option("--skip-lost", "Continue if transitions were trimmed before the lake read them")
     ] = False,
-    no_checks: Annotated[
-        bool, typer.Option("--no-checks", help="Commit rows that break an expectation; only warn")
-    ] = False,
+    no_checks: Annotated[bool, option("--no-checks", "Commit rows that break an expectation; only warn")] = False,
     metrics_port: Annotated[
-        str | None, typer.Option("--metrics-port", metavar="PORT", help="Prometheus metrics: 9464 or 0.0.0.0:9464")
+        str | None, option("--metrics-port", "Prometheus metrics: 9464 or 0.0.0.0:9464", metavar="PORT")
     ] = None,
 ) -> None:
     """Update the lake from the journal, repeatedly until SIGTERM or Ctrl-C, or --once.
@@ -200,9 +197,9 @@ def status(session: Session, lake: LakePath = None, name: Name = "main", option:
 @command("backfill", PANEL, of=pipeline)
 def backfill(
     session: Session,
-    first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day (UTC): 2026-01-31")],
-    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (default: today)")] = None,
-    table: Annotated[str, typer.Option("--table", help="gold; or silver, which includes gold")] = "gold",
+    first: Annotated[str, option("--from", "The first day (UTC): 2026-01-31", metavar="DAY")],
+    last: Annotated[str | None, option("--to", "The last day (default: today)", metavar="DAY")] = None,
+    table: Annotated[str, option("--table", "gold; or silver, which includes gold")] = "gold",
     lake: LakePath = None,
     name: Name = "main",
     master: Master = None,
@@ -256,10 +253,10 @@ def check(session: Session, lake: LakePath = None, option: LakeOptions = None) -
     else:
         for one in checked:
             if one.broken is None:
-                session.out.say(f"{one.table}: {one.expectation}: not checked: {one.note}")
+                session.out.line(f"{one.table}: {one.expectation}: not checked: {one.note}")
         for one in broken:
-            session.out.say(f"{one.table}: {one.broken:,} break the expectation that {one.expectation}", "red")
-        session.out.say(f"{len(checked)} expectations, {len(broken)} broken")
+            session.out.line(f"{one.table}: {one.broken:,} break the expectation that {one.expectation}", "red")
+        session.out.line(f"{len(checked)} expectations, {len(broken)} broken")
     if broken:
         raise typer.Exit(exits.FAILED)
 
@@ -276,11 +273,9 @@ def compact(session: Session, lake: LakePath = None, option: LakeOptions = None)
 @command("vacuum", PANEL, of=pipeline)
 def vacuum(
     session: Session,
-    retain: Annotated[
-        str, typer.Option("--retain", metavar="TIME", help="Keep old versions of the tables for this long")
-    ] = "7d",
+    retain: Annotated[str, option("--retain", "Keep old versions of the tables for this long", metavar="TIME")] = "7d",
     drop_before: Annotated[
-        str | None, typer.Option("--drop-before", metavar="DAY", help="Also delete rows of days before this one")
+        str | None, option("--drop-before", "Also delete rows of days before this one", metavar="DAY")
     ] = None,
     dry_run: DryRun = False,
     lake: LakePath = None,
@@ -314,13 +309,11 @@ def erase(
     session: Session,
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Messages of the tenant")] = None,
     where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="And those for which this holds in bronze.payloads")
+        str | None, option("--where", "And those for which this holds in bronze.payloads", metavar="SQL")
     ] = None,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Where the report goes")] = None,
-    verify: Annotated[
-        Path | None, typer.Option("--verify", metavar="FILE", help="Check a report: is everything gone?")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    report: Annotated[Path | None, option("--report", "Where the report goes", metavar="FILE")] = None,
+    verify: Annotated[Path | None, option("--verify", "Check a report: is everything gone?", metavar="FILE")] = None,
+    yes: Annotated[bool, option("--yes", "-y", "Do not ask")] = False,
     dry_run: DryRun = False,
     lake: LakePath = None,
     option: LakeOptions = None,
@@ -338,7 +331,7 @@ def erase(
             told = erasure.verify(place, msgspec.json.decode(verify.read_bytes(), type=erasure.Erasure))
         except (OSError, msgspec.DecodeError) as error:
             raise tampu.InvalidConfig(f"{verify}: {error}", field="verify") from None
-        session.out.document({"left": told}) if session.json else session.out.say("\n".join(told) or "nothing is left")
+        session.out.document({"left": told}) if session.json else session.out.line("\n".join(told) or "nothing is left")
         if told:
             raise typer.Exit(exits.FAILED)
         return
@@ -349,10 +342,10 @@ def erase(
             sql = f"SELECT DISTINCT id FROM bronze.payloads WHERE {checked_condition(where)}"  # noqa: S608 - checked
             chosen += [row["id"] for row in ask.rows(sql)]
     if dry_run:
-        session.out.document({"ids": chosen}) if session.json else session.out.say(f"{len(chosen):,} messages")
+        session.out.document({"ids": chosen}) if session.json else session.out.line(f"{len(chosen):,} messages")
         return
     if not yes:
-        prompts.confirm(f"make {len(chosen):,} messages anonymous for good?", "this cannot be undone")
+        streams.confirm(f"make {len(chosen):,} messages anonymous for good?", "this cannot be undone")
     done = erasure.erase(place, tenant, chosen)
     if report is not None:
         report.write_bytes(msgspec.json.encode(done))
@@ -360,9 +353,9 @@ def erase(
         session.out.document(msgspec.to_builtins(done))
         return
     for one in done.tables:
-        session.out.say(f"{one.table}: {one.rows:,} rows, {len(one.files):,} files rewritten")
+        session.out.line(f"{one.table}: {one.rows:,} rows, {len(one.files):,} files rewritten")
     if done.backfill:
-        session.out.say(f"your own tables: tampu pipeline backfill --from {done.backfill[0]} --to {done.backfill[-1]}")
+        session.out.line(f"your own tables: tampu pipeline backfill --from {done.backfill[0]} --to {done.backfill[-1]}")
     session.out.note("the old files are there until tampu pipeline vacuum --retain 1h")
 
 
@@ -403,7 +396,7 @@ def forget(session: Session, name: Annotated[str, typer.Argument(metavar="NAME",
 def shell(
     session: Session,
     lake: LakePath = None,
-    code: Annotated[str | None, typer.Option("--command", "-c", help="Run this Python code and exit")] = None,
+    code: Annotated[str | None, option("--command", "-c", "Run this Python code and exit")] = None,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
