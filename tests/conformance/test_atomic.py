@@ -332,7 +332,10 @@ def test_a_unit_is_not_refused_because_of_another_that_is(store: Store) -> None:
     lost = claim(store)
     store.ack(lost)
     refused, good = run(store, unit_of(store, publishes("small", 1), acks(lost)), unit_of(store, publishes("small", 2)))
-    assert isinstance(refused, tampu.LeaseLost | tampu.QueueFull)  # on a cluster, the second may be there first
+    if "atomic:eventual" in inside(store).engine.capabilities:  # the second unit may take the only place first
+        assert isinstance(refused, tampu.LeaseLost | tampu.QueueFull)
+    else:
+        assert isinstance(refused, tampu.LeaseLost)
     assert [m.payload for m in good[0]] == [2]
     assert [m.payload for m in store.messages("small")] == [2]
 
