@@ -6,6 +6,7 @@ import pytest
 
 from tampu import Ack, NewMessage, NotFound
 from tampu.broker.store import Store
+from tests.conformance.harness import Harness
 
 
 def _guesses(id: str) -> list[str]:
@@ -30,6 +31,23 @@ def test_the_neighbours_of_a_known_id_cannot_be_guessed(store: Store) -> None:
     ids += [message.id for message in store.publish_many("jobs", [NewMessage(n, key=str(n)) for n in range(30)])]
     for known in (ids[15], ids[-15]):
         assert [id for id in _guesses(known) if _exists(store, id)] == []
+
+
+def _tails(store: Store, messages: int) -> list[str]:
+    """The last 20 bits of ids: on every engine they belong to the secret part."""
+    return [message.id[-5:] for message in store.publish_many("jobs", range(messages))]
+
+
+def test_the_end_of_an_id_says_nothing_of_the_end_of_a_later_one(store: Store, harness: Harness) -> None:
+    """Engines compute the ends of 128 or 256 ids at once: those of the next ones are others."""
+    ends = _tails(store, 600)
+    for later in (128, 256):
+        assert sum(one == other for one, other in zip(ends, ends[later:], strict=False)) < 10
+    alone = []
+    for _ in range(20):
+        alone += _tails(store, 1)
+        harness.clock.advance(1)
+    assert len(set(alone)) > 10
 
 
 def test_a_guess_is_an_id_like_any_other(store: Store) -> None:

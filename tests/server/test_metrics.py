@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -301,3 +302,8 @@ def test_without_a_key_metrics_are_for_this_machine_not_for_who_comes_over_a_pro
     assert _queues_shown(nobody) == _queues_shown(nobody, host="localhost:8400") == {("default", "jobs")}
     assert nobody.get("/metrics", host="queues.example").code == "unauthorized"
     assert _queues_shown(web, host="queues.example") == {("default", "jobs")}
+
+
+def test_the_proxy_of_the_example_passes_no_metrics_on() -> None:
+    example = (Path(__file__).parents[2] / "docs" / "how-to" / "serve.md").read_text()
+    assert "location = /metrics { deny all; }" in example
