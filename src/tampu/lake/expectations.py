@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.lake.files import DataFile
-from tampu.lake.query import Lake, Questions
 from tampu.lake.snapshots import Snapshot
 from tampu.lake.tables import Table
 from tampu.lake.tables.words import ENDS
@@ -24,6 +23,8 @@ from tampu.model.journal import Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tampu.lake.query import Lake, Questions
 
 log = logging.getLogger("tampu.pipeline")
 Counts = dict[str, dict[str, int]]

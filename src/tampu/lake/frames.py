@@ -41,7 +41,10 @@ def read_files(
     """The rows of some files."""
     schema = table.spec.schema.append(pa.field(FILE, pa.string())) if with_file else table.spec.schema
     if not chosen:
-        return spark.createDataFrame(schema.empty_table())  # a plan knows that there is nothing in it
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        # Not an empty list: of a table, plans know that there is nothing in it. Spark Connect wants the schema as well.
+        return spark.createDataFrame(schema.empty_table(), from_arrow_schema(schema))
     root = _hadoop_root(table)
     # Files that another program made of ours (OPTIMIZE) lack the partition's columns. A path with signs of a pattern
     # would be one to Spark; told not to, it reads each file several times.

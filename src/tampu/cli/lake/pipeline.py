@@ -18,6 +18,7 @@ from tampu.cli.lake import lake_option
 from tampu.cli.lake.lake_option import PANEL, LakeOptions, LakePath
 from tampu.cli.output import text
 from tampu.cli.session import Session
+from tampu.model.decoders import from_json
 
 if TYPE_CHECKING:
     from tampu.lake.lineage import RunReport
@@ -328,7 +329,7 @@ def erase(
     place = _must_have_tables(lake_option.to_write(session, lake, option))
     if verify is not None:
         try:
-            told = erasure.verify(place, msgspec.json.decode(verify.read_bytes(), type=erasure.Erasure))
+            told = erasure.verify(place, from_json(erasure.Erasure).decode(verify.read_bytes()))
         except (OSError, msgspec.DecodeError) as error:
             raise tampu.InvalidConfig(f"{verify}: {error}", field="verify") from None
         session.out.document({"left": told}) if session.json else session.out.line("\n".join(told) or "nothing is left")
