@@ -43,7 +43,7 @@ def read_files(
     if not chosen:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        # Not an empty list: of a table, plans know that there is nothing in it. Spark Connect wants the schema as well.
+        # Spark plans nothing for an empty table, but reads an empty list. Spark Connect needs the schema besides.
         return spark.createDataFrame(schema.empty_table(), from_arrow_schema(schema))
     root = _hadoop_root(table)
     # Files that another program made of ours (OPTIMIZE) lack the partition's columns. A path with signs of a pattern

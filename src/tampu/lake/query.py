@@ -2,7 +2,7 @@
 
 Everything that acts on the lake (`tampu sql`, `export`, `insights`, replay) reads it through here. A connection sees
 the tables of the contract in the schemas `bronze`, `silver` and `gold`, users' tables in theirs, and `_lineage` unless
-it is of one tenant; it can not open files, load extensions or change its own settings, so that a query from elsewhere
+it is of one tenant; it cannot open files, load extensions or change its own settings, so that a query from elsewhere
 can do no more than read.
 """
 
@@ -61,7 +61,7 @@ class Lake:
                 self._found[table.name] = None if found is None else found.arrow()
             except (DeltaError, OSError) as error:
                 raise StorageError(
-                    f"{table.name} can not be read: {first_line(error)}", hint="see tampu pipeline status"
+                    f"{table.name} cannot be read: {first_line(error)}", hint="see tampu pipeline status"
                 ) from error
         return self._found[table.name]
 
@@ -191,7 +191,7 @@ def as_error(error: Exception, field: str = "sql") -> InvalidMessage | StorageEr
     broken = isinstance(error, duckdb.OperationalError | duckdb.InternalError | OSError)
     if broken or _FILE_FAILED in str(error):
         return StorageError(
-            f"the lake can not be read: {first_line(error)}",
+            f"the lake cannot be read: {first_line(error)}",
             hint="if it was vacuumed meanwhile, ask again; else see tampu pipeline status",
         )
     hint = f'the tables are {", ".join(BY_NAME)}; the names "at", "group" and "offset" need the quotes'

@@ -50,7 +50,7 @@ class Lake:
         """``delta``: Spark reads the tables through its own Delta Lake, where the cluster has the jars."""
         if self.format not in ("parquet", "delta"):
             raise InvalidConfig(
-                f"a lake can not be read as {self.format}: its tables are Delta tables",
+                f"a lake cannot be read as {self.format}: its tables are Delta tables",
                 field="format",
                 hint="parquet (the default, without any jar), or delta (by the jars of the cluster)",
             )
