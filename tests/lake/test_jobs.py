@@ -105,3 +105,31 @@ def test_one_tenant_with_most_of_the_events_is_the_work_of_several_tasks(spark: 
             spark.conf.set(name, known or "")
     assert len(large) == 4
     assert max(row["count"] for row in large) < 900 / 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "own", "partitions"),
+    [(250_000, "200", "1"), (600_000, "200", "3"), (1_000_000, "4", "4"), (12_000_000, "4", "12")],
+)
+def test_a_shuffle_has_as_many_parts_as_there_is_work_for(
+    spark: SparkSession, rows: int, own: str, partitions: str
+) -> None:
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    try:
+        spark.conf.set(name, own)
+        with jobs.configured(spark, rows):
+            assert spark.conf.get(name) == partitions
+    finally:
+        spark.conf.set(name, str(before))
+
+
+@pytest.mark.parametrize("payloads", [True, False])
+def test_rows_with_payloads_are_read_one_by_one(spark: SparkSession, tmp_path: Path, payloads: bool) -> None:
+    place = target(tmp_path, "numbers")
+    rows: dict[str, jobs.Rows] = {"numbers": (spark.range(10).selectExpr(*ROWS), None)}
+    jobs.write(rows, {"numbers": place}, "t")
+    with jobs.configured(spark, 1_000_000, payloads=payloads):
+        read = spark.read.parquet(str(tmp_path / "numbers" / "*"))
+        plan = read._jdf.queryExecution().executedPlan().toString()
+    assert ("ColumnarToRow" not in plan) == payloads

@@ -129,7 +129,8 @@ def compute(
                 chosen[name] = [file for file in files if file.tenant in tenants]
             else:
                 chosen[name] = [file for file in files if covered(file)]
-        with jobs.configured(work.spark, sum(file.rows for files in chosen.values() for file in files)):
+        many = sum(file.rows for files in chosen.values() for file in files)
+        with jobs.configured(work.spark, many, payloads=any(name.startswith("bronze.") for name in chosen)):
             built = _built(work, tables, chosen, days, objectives)
             for table in tables:
                 if table.name not in GOLD:

@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FEW = 250_000
-"""Rows up to which planning costs more than work: generated code and adaptive plans are left out."""
+"""Rows up to which planning costs more than work: generated code is left out, and one task is enough."""
+_MOST = 1_000_000
+"""Rows of a shuffle partition, at most."""
 _ALWAYS = {
+    "spark.sql.adaptive.enabled": "false",  # each shuffle would be a job of its own, and planned anew
     "spark.sql.session.timeZone": "UTC",  # a day is a day of UTC, whoever's session this is
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # no job to list files that we know
-    "spark.sql.parquet.enableVectorizedReader": "false",  # it reads thousands of payloads at once, however large
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # Java never compiles larger ones
+    "spark.sql.files.openCostInBytes": "65536",  # files are many and small: tasks share them by size
 }
 _SMALL = {
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
@@ -45,9 +48,13 @@ Rows = tuple["DataFrame", Callable[[Batches], Batches] | None]
 
 
 @contextlib.contextmanager
-def configured(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Set the session up for this number of rows, and restore the user's settings afterwards."""
-    wanted = _ALWAYS | (_SMALL if rows <= FEW else {})
+def configured(spark: SparkSession, rows: int, *, payloads: bool = False) -> Iterator[None]:
+    """Set the session up for this number of rows, and restore the user's settings afterwards.
+
+    Spark's fast reader holds thousands of rows at once, so it is not for ``payloads``, which may be large.
+    """
+    wanted = _ALWAYS | {"spark.sql.parquet.enableVectorizedReader": str(not payloads).lower()}
+    wanted |= _SMALL if rows <= FEW else {"spark.sql.shuffle.partitions": _partitions(spark, rows)}
     before = {name: spark.conf.get(name, None) for name in wanted}
     try:
         for name, value in wanted.items():
@@ -56,6 +63,12 @@ def configured(spark: SparkSession, rows: int) -> Iterator[None]:
     finally:
         for name, known in before.items():
             spark.conf.unset(name) if known is None else spark.conf.set(name, known)
+
+
+def _partitions(spark: SparkSession, rows: int) -> str:
+    """As many as the user's session has, but none without work for it, and none that is too large."""
+    wanted = min(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-rows // FEW))
+    return str(max(wanted, -(-rows // _MOST)))
 
 
 def kept(frame: DataFrame) -> DataFrame:

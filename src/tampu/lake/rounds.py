@@ -172,7 +172,7 @@ class Round:
 
     def _silver(self, have: Position, target: Position, names: Sequence[str]) -> None:
         began = time.monotonic()
-        with jobs.configured(self.spark, self._many(have)):
+        with jobs.configured(self.spark, self._many(have), payloads=True):
             histories = self._histories(have, target)
             found = self.write({name: (frame, None) for name, frame in self._selected(histories, have, target, names)})
             self.took("silver.walk", began)
@@ -260,7 +260,7 @@ class Round:
         began = time.monotonic()
         target = self.here.position(EVENTS)
         wanted = " OR ".join(f"day = DATE'{day}'" for day in days)
-        with jobs.configured(self.spark, self._many({})):
+        with jobs.configured(self.spark, self._many({}), payloads=True):
             histories = self._histories({}, target)
             chosen = self._selected(histories, {}, target, SILVER)
             found = self.write(

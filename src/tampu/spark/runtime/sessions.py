@@ -28,6 +28,7 @@ _LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
     "spark.driver.memory": "2g",
+    "spark.sql.codegen.cache.maxEntries": "2000",  # a run of the lake has more than the usual hundred
     "spark.python.daemon.module": "tampu.spark.runtime.daemon",
 }
 
