@@ -408,3 +408,24 @@ def test_a_session_can_be_asked_for_again(spark: SparkSession) -> None:
 
     assert tampu.spark.session() is not None
     assert tampu.spark.session() is not None
+
+
+@pytest.mark.parametrize(("repeated", "most", "short"), [(False, 5, True), (False, 4, False), (True, 5, False)])
+def test_a_single_run_over_few_transitions_has_a_session_that_starts_fast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeated: bool, most: int, short: bool
+) -> None:
+    asked: list[bool] = []
+
+    def session(*_: object, short: bool) -> None:
+        asked.append(short)
+        raise tampu.VersionConflict("no Spark in this test")
+
+    monkeypatch.setattr("tampu.cli.lake.run_pipeline.working_session", session)
+    monkeypatch.setattr("tampu.cli.lake.run_pipeline._SHORT", most)
+    url = str(tmp_path / "jobs.db")
+    with tampu.open(url) as store:
+        store.publish_many("jobs", range(5))
+    runner = Runner(Pipeline(url, Lake(tmp_path / "jobs.lake")), None, None, {}, lambda _: None)
+    with pytest.raises(tampu.VersionConflict):
+        runner.forever(0.001) if repeated else runner.once()
+    assert asked == [short]

@@ -27,7 +27,7 @@ def run(session: Session) -> dict[str, Any]:
         session.out.line("\nStarting Spark, to write every transition to tables (some seconds) …", "bold")
     work = Pipeline(session.store, Lake(path))
     with translated():
-        reports = work.run(lambda: working_session(None, None, {"spark.sql.shuffle.partitions": "1"}))
+        reports = work.run(lambda: working_session(None, None, {"spark.sql.shuffle.partitions": "1"}, short=True))
     transitions = sum(report.transitions for report in reports)
     if not session.json:
         session.out.line(f"{transitions:,} transitions are in {path}. Insights from its gold tables:\n")

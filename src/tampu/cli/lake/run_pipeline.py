@@ -22,21 +22,27 @@ if TYPE_CHECKING:
     from tampu.lake.metrics import Metrics
 
 log = logging.getLogger("tampu.pipeline")
+_SHORT = 3_000_000
+"""Transitions up to which a single run is short."""
 _MOST_FAILURES = 5
 """Number of consecutive failed runs after which the command gives up."""
 _OURS = re.compile(r"tampu\.model\.errors\.(\w+): (.*)")
 
 
-def spark_session(master: str | None, remote: str | None, settings: Mapping[str, str]) -> SparkSession:
+def spark_session(
+    master: str | None, remote: str | None, settings: Mapping[str, str], *, short: bool = False
+) -> SparkSession:
     import tampu.spark
 
-    return tampu.spark.session(master, remote=remote, name="tampu pipeline", config=settings)
+    return tampu.spark.session(master, remote=remote, name="tampu pipeline", config=settings, short=short)
 
 
-def working_session(master: str | None, remote: str | None, settings: Mapping[str, str]) -> SparkSession:
+def working_session(
+    master: str | None, remote: str | None, settings: Mapping[str, str], *, short: bool = False
+) -> SparkSession:
     """A session for a command that Ctrl-C ends. Spark's own signal handler is made for prompts: it cancels the job over
     a connection that is in use, and logs two tracebacks."""
-    spark = spark_session(master, remote, settings)
+    spark = spark_session(master, remote, settings, short=short)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.getLogger().addFilter(_worth_logging)
@@ -100,7 +106,7 @@ class Runner:
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            self._spark = working_session(*self._where)
+            self._spark = working_session(*self._where, short=not self._forever and self._lag()[0] <= _SHORT)
             if self._forever:
                 self._catch()  # Spark has installed its own handlers
         return self._spark
@@ -116,9 +122,12 @@ class Runner:
 
     def _measure(self) -> None:
         if self._metrics is not None:
-            known = self._work.registered()
-            with open_store(self._work.url) as store:
-                self._metrics.lag(*lag(store, known.position if known else {}))
+            self._metrics.lag(*self._lag())
+
+    def _lag(self) -> tuple[int, float]:
+        known = self._work.registered()
+        with open_store(self._work.url) as store:
+            return lag(store, known.position if known else {})
 
     def _count_failure(self) -> None:
         """Also measure the lag: it matters most while runs fail."""
