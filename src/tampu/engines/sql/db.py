@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tampu.model.errors import TampuError
@@ -25,6 +25,15 @@ class Uuids(Blobs):
     """A column of ids, as 16 bytes (and None)."""
 
     __slots__ = ()
+
+
+_KINDS: dict[str, type[Ints | Blobs]] = {"i": Ints, "b": Blobs, "u": Uuids}
+
+
+def columns(kinds: str, rows: Iterable[Sequence[Any]]) -> list[Ints | Blobs]:
+    """The columns of these rows. ``kinds`` has a letter for each: i for numbers, b for bytes, u for ids."""
+    found = list(zip(*rows, strict=True)) or [()] * len(kinds)
+    return [_KINDS[kind](column) for kind, column in zip(kinds, found, strict=True)]
 
 
 class Db(Protocol):

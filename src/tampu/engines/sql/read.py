@@ -51,7 +51,8 @@ def find(db: Db, registry: QueueRegistry, tenant: str, ids: Sequence[str]) -> di
 
 def load(db: Db, registry: QueueRegistry, seqs: Sequence[int]) -> dict[int, Message]:
     """Messages with their states, in the order of ``seqs``; without failures and result."""
-    return dict(_message(db, registry, row) for row in db.rows("select_messages", Ints(seqs)))
+    rows = db.rows("select_messages", Ints(seqs))
+    return {seq: _message(db, registry, row) for row in rows for seq in row[:1]}
 
 
 def states(db: Db, seqs: Sequence[int]) -> dict[int, int]:
@@ -60,12 +61,14 @@ def states(db: Db, seqs: Sequence[int]) -> dict[int, int]:
     return {seq: state for seq, *_, state, _attempts, _run_at, _ended, _reason, _cancel, _error in rows}
 
 
-def _message(db: Db, registry: QueueRegistry, row: Any) -> tuple[int, Message]:
+def _message(
+    db: Db, registry: QueueRegistry, row: Any, failures: tuple[Failure, ...] = (), result: bytes | None = None
+) -> Message:
     (
         seq, q, created, stamp, max_attempts, expires, own, body, code, attempts, run_at, ended, reason, cancel, error,
     ) = row  # fmt: skip
     tenant, queue = registry.name(db, q)
-    return seq, Message(
+    return Message(
         registry.id.of(stamp, seq) if own is None else id_text(own),
         tenant,
         queue,
@@ -79,32 +82,36 @@ def _message(db: Db, registry: QueueRegistry, row: Any) -> tuple[int, Message]:
         ended,
         text(reason),
         text(error),
-        cancel_requested=bool(cancel),
+        failures,
+        result,
+        bool(cancel),
     )
 
 
 def get(db: Db, registry: QueueRegistry, tenant: str, id: str, now: int | None) -> Message | None:
     """One message with failures and result."""
-    known = find(db, registry, tenant, [id]).get(id)
-    if known is None:
-        return None
-    seq, _ = known
-    found = load(db, registry, [seq]).get(seq)
-    if found is None:
-        return None
-    failures = tuple(
-        Failure(attempt, moment(at), outcome, text(worker), text(error), text(traceback))
-        for attempt, at, outcome, worker, error, traceback in db.rows("select_failures", seq)
-    )
-    return _with(found, failures, db.value("select_result", seq, now))
+    made = registry.id.seq_of(id)
+    if made is not None:
+        message = _get(db, registry, made.seq, now)
+        if message is not None and (message.tenant, message.id) == (tenant, id):
+            return message
+    for seq, _ in find(db, registry, tenant, [id]).values():
+        return _get(db, registry, seq, now)
+    return None
 
 
-def _with(message: Message, failures: tuple[Failure, ...], result: bytes | None) -> Message:
-    return Message(
-        message.id, message.tenant, message.queue, message.state, message.body, message.attempts,
-        message.max_attempts, message.created_us, message.run_us, message.expires_us, message.ended_us,
-        message.reason, failures[-1].error if failures else None, failures, result, message.cancel_requested,
-    )  # fmt: skip
+def _get(db: Db, registry: QueueRegistry, seq: int, now: int | None) -> Message | None:
+    """Independent statements, sent in one round trip."""
+    message = db.ahead("select_messages", Ints([seq]))
+    history = db.ahead("select_failures", seq)
+    result = db.ahead("select_result", seq, now)
+    for row in message():
+        failures = tuple(
+            Failure(attempt, moment(at), outcome, text(worker), text(error), text(traceback))
+            for attempt, at, outcome, worker, error, traceback in history()
+        )
+        return _message(db, registry, row, failures, next((body for (body,) in result()), None))
+    return None
 
 
 def page(

@@ -17,11 +17,11 @@ from typing import Any
 
 from tampu.engines.encoding import as_json
 from tampu.engines.sql import db as sql_db
-from tampu.engines.sql.db import Blobs, Ints
+from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.engines.sql.named_statements import load
 
 Rows = list[Any]
-Column = Ints | Blobs
+_COLUMNS = {Ints, Blobs, Uuids}
 _BYTES = "bytes_of"
 """The name of a result column that is encoded."""
 
@@ -56,19 +56,23 @@ class Statement:
             db.execute(self.sql, values)
 
     def _bound(self, given: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """The values to bind, and the positions of those that are columns."""
-        values: list[Any] = []
-        columns: list[int] = []
-        for n, value in enumerate(given[: self._width]):
-            if isinstance(value, Column):
-                if n in self._lists:
-                    values.append(as_json(value))  # type: ignore[arg-type]  # a list of numbers has no None
-                    continue
-                columns.append(n)
-                decoded = [None if v is None else v.decode() for v in value] if n in self._texts else None  # type: ignore[union-attr]
-                values.append(decoded or value)
-            else:
-                values.append(value.decode() if n in self._texts and value is not None else value)
+        """The values to bind, and the positions of those that are columns. A column of one row is a value."""
+        values = list(given[: self._width])
+        columns = []
+        for n in self._lists:
+            values[n] = as_json(values[n])
+        for n, value in enumerate(values):
+            if type(value) in _COLUMNS:
+                if len(value) == 1:
+                    (values[n],) = value
+                else:
+                    columns.append(n)
+        for n in self._texts:
+            value = values[n]
+            if n in columns:
+                values[n] = [None if v is None else v.decode() for v in value]
+            elif value is not None:
+                values[n] = value.decode()
         return values, columns
 
     @staticmethod

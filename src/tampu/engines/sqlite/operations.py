@@ -162,22 +162,6 @@ def find_messages(db: Db, tenant: str, seqs: Ints, _stamps: Ints, ids: Uuids) ->
     return found
 
 
-def select_messages(db: Db, seqs: Ints) -> Rows:
-    places = {seq: place for seq, *place in db.rows("select_places", seqs)}
-    errors = dict(db.rows("select_last_errors", seqs))
-    found = []
-    for seq, q, *row in db.rows("select_stored", seqs):
-        place = places.get(seq)
-        if place is None:
-            run = ready.find(db, q, seq)
-            if run is None:
-                continue
-            _, _, _, attempts, _, _ = run
-            place = [READY, attempts, None, None, None, 0]
-        found.append((seq, q, *row, *place, errors.get(seq)))
-    return found
-
-
 def snapshot_find(db: Db, seqs: Ints, _stamps: Ints, ids: Uuids) -> Rows:
     found = db.rows("snapshot_find_numbers", Ints(seq for seq in seqs if seq is not None))
     return found + (db.rows("snapshot_find_ids", ids) if db.row("snapshot_has_given_ids") else [])
@@ -253,7 +237,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         claim_ready, ack, take_leases, remove_waiting, lock_waiting, rerank, release_slots, begin_sweep, end_sweep,
-        lock_expired_leases, select_busy_leases, find_messages, select_messages, snapshot_find, snapshot_unmoved,
+        lock_expired_leases, select_busy_leases, find_messages, snapshot_find, snapshot_unmoved,
         page_ready, import_endings, lock_journal, start_journal, select_queues_to_trim, select_unread_entries,
         number_journal,
     )

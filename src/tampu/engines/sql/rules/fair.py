@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tampu.engines.fair_ranks import FORGOTTEN, FairRanks
-from tampu.engines.sql.db import Blobs, Db, Ints
+from tampu.engines.sql.db import Blobs, Db, Ints, columns
 from tampu.engines.sql.locks import Locks, fair_lock
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -57,12 +57,7 @@ class FairTurns(FairRanks[bytes]):
         """Write the new turns, and delete some that are in the past."""
         if not self.changed:
             return
-        kept = sorted(self.changed)
-        self._db.send(
-            "upsert_fair_turns",
-            Ints(q for q, _ in kept),
-            Blobs(group for _, group in kept),
-            Ints(self.last[key] for key in kept),
-        )
+        kept = sorted((q, group, self.last[q, group]) for q, group in self.changed)
+        self._db.send("upsert_fair_turns", *columns("ibi", kept))
         for q, now in self.rounds.items():
             self._db.send("delete_past_fair_turns", q, now, FORGOTTEN * len(kept))

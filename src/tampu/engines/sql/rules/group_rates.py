@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tampu.engines.groups import ORDERED, Limits
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, Ints
+from tampu.engines.sql.db import Blobs, columns
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.rules.groups import GroupKey, Slot, fill, free_slots, lock_groups, take_slots
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -110,18 +110,13 @@ def retime(commit: Commit, q: int, names: Sequence[bytes], limits: Limits) -> No
         first = groups[q, name].waiting - len(seqs) + 1
         for place, seq in enumerate(seqs, first):
             due = commit.now if limits.group_rate is None else limits.group_rate.due(spent[name], commit.now, place)
-            times.append((max(due, commit.now), seq))
+            times.append((seq, max(due, commit.now)))
     if times:
         _keep(commit, {(q, name): until for name, until in spent.items()})
-        commit.db.send("set_run_at", Ints(seq for _, seq in times), Ints(at for at, _ in times))
-        commit.falls_due(min(times)[0])
+        commit.db.send("set_run_at", *columns("ii", times))
+        commit.falls_due(min(at for _, at in times))
 
 
 def _keep(commit: Commit, spent: dict[GroupKey, int]) -> None:
-    names = sorted(spent)
-    commit.db.send(
-        "upsert_group_rates",
-        Ints(q for q, _ in names),
-        Blobs(state for _, state in names),
-        Ints(spent[name] for name in names),
-    )
+    rows = sorted((q, group, until) for (q, group), until in spent.items())
+    commit.db.send("upsert_group_rates", *columns("ibi", rows))

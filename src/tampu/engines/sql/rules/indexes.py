@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from tampu.engines.encoding import DELAYED, HELD, READY
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, Ints
+from tampu.engines.sql.db import Ints, columns
 from tampu.engines.sql.rules.message_row import MessageRow, Waiting
 
 
@@ -17,15 +17,9 @@ def enter_ready(commit: Commit, messages: Sequence[MessageRow], leases: Sequence
     """Put messages at the back of their rank, in this order."""
     if not messages:
         return
-    commit.db.send(
-        "insert_ready",
-        Ints(commit.turns.ranks_of(messages)),
-        Ints(commit.numbers(len(messages))),
-        Ints(message.seq for message in messages),
-        Ints(leases),
-        Ints(message.q for message in messages),
-        Ints(message.attempts for message in messages),
-    )
+    places = zip(messages, commit.turns.ranks_of(messages), commit.numbers(len(messages)), leases, strict=True)
+    rows = [(rank, pos, message.seq, lease, message.q, message.attempts) for message, rank, pos, lease in places]
+    commit.db.send("insert_ready", *columns("iiiiii", rows))
     for message in messages:
         commit.count(message.q, READY, 1)
         commit.became_ready(message.q, 1)
@@ -36,14 +30,11 @@ def enter_delayed(
 ) -> None:
     if not messages:
         return
-    commit.db.send(
-        "insert_delayed",
-        Ints(message.seq for message in messages),
-        Ints(times),
-        Ints(leases),
-        Ints(message.q for message in messages),
-        Ints(message.attempts for message in messages),
-    )
+    rows = [
+        (message.seq, at, lease, message.q, message.attempts)
+        for message, at, lease in zip(messages, times, leases, strict=True)
+    ]
+    commit.db.send("insert_delayed", *columns("iiiii", rows))
     commit.count_all(messages, DELAYED, 1)
     commit.falls_due(min(times))
 
@@ -64,15 +55,10 @@ def hold(commit: Commit, held: Sequence[tuple[MessageRow, int | None, bytes | No
     """Rows are (message, run_at, the group it waits for, reason)."""
     if not held:
         return
-    commit.db.send(
-        "insert_held",
-        Ints(message.seq for message, _, _, _ in held),
-        Ints(run_at for _, run_at, _, _ in held),
-        Ints(message.q for message, _, _, _ in held),
-        Ints(message.attempts for message, _, _, _ in held),
-        Blobs(group for _, _, group, _ in held),
-        Blobs(reason for _, _, _, reason in held),
-    )
+    rows = [
+        (message.seq, run_at, message.q, message.attempts, group, reason) for message, run_at, group, reason in held
+    ]
+    commit.db.send("insert_held", *columns("iiiibb", rows))
     commit.count_all((message for message, _, _, _ in held), HELD, 1)
 
 
@@ -81,8 +67,8 @@ def withdraw(commit: Commit, seqs: Sequence[int]) -> dict[int, MessageRow]:
     if not seqs:
         return {}
     found: dict[int, MessageRow] = {}
-    for *columns, state in commit.db.rows("remove_waiting", Ints(seqs)):
-        message = MessageRow(*columns)
+    for *row, state in commit.db.rows("remove_waiting", Ints(seqs)):
+        message = MessageRow(*row)
         found[message.seq] = message
         commit.count(message.q, state, -1)
     drop_marks(commit, [message.seq for message in found.values() if message.named or message.expires is not None])

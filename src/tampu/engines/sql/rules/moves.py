@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, EXPIRED, READY
 from tampu.engines.rules import dies
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, Ints, blob
+from tampu.engines.sql.db import Ints, blob, columns
 from tampu.engines.sql.rules.groups import leave_for_retry, leave_groups
 from tampu.engines.sql.rules.indexes import enter_delayed, enter_ready, restore_marks
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -57,31 +57,34 @@ def write_moves(commit: Commit, moves: Sequence[Move]) -> None:
         commit.note(move.verb, move.state, move.message, move.worker, move.detail)
         by_state.setdefault(move.state, []).append(move)
     later, back = by_state.pop(DELAYED, []), by_state.pop(READY, [])
-    enter_delayed(
-        commit, [move.message for move in later], [move.at or 0 for move in later], [move.marker for move in later]
-    )
-    enter_ready(commit, [move.message for move in back], [move.marker for move in back])
-    leave_for_retry(commit, (move.message for move in later if not move.for_token))
-    restore_marks(commit, (move.message for move in (*later, *back)))
+    if later:
+        enter_delayed(
+            commit, [move.message for move in later], [move.at or 0 for move in later], [move.marker for move in later]
+        )
+    if back:
+        enter_ready(commit, [move.message for move in back], [move.marker for move in back])
+    if later:
+        leave_for_retry(commit, (move.message for move in later if not move.for_token))
+    if later or back:
+        restore_marks(commit, (move.message for move in (*later, *back)))
     for state, ended in by_state.items():
         _end(commit, state, ended)
-    over = (move.message for ended in by_state.values() for move in ended)
-    leave_groups(commit, ((message.q, message.group, message.seq) for message in over))
+    over = [move.message for ended in by_state.values() for move in ended]
+    if over:
+        leave_groups(commit, ((message.q, message.group, message.seq) for message in over))
 
 
 def _end(commit: Commit, state: int, moves: Sequence[Move]) -> None:
-    columns = (
-        Ints(move.message.seq for move in moves),
-        Ints(move.marker for move in moves),
-        Ints(move.message.q for move in moves),
-        Ints(move.message.attempts for move in moves),
-    )
+    rows = [
+        (message.seq, marker, message.q, message.attempts, reason.encode() if state == DEAD else state)
+        for message, _, _, marker, _, _, reason, _, _ in moves
+    ]
     if state == DEAD:
-        commit.db.send("insert_dead", commit.now, *columns, Blobs(move.reason.encode() for move in moves))
+        commit.db.send("insert_dead", commit.now, *columns("iiiib", rows))
         commit.count_all((move.message for move in moves), DEAD, 1)
         return
     assert state in _ENDED, f"no message ends as {state}"
-    commit.db.send("insert_ended", commit.now, *columns, Ints([state] * len(moves)))
+    commit.db.send("insert_ended", commit.now, *columns("iiiii", rows))
     by_queue: dict[int, list[int]] = {}
     for move in moves:
         by_queue.setdefault(move.message.q, []).append(move.message.seq)
@@ -105,13 +108,8 @@ def expiry_moves(commit: Commit, messages: Sequence[MessageRow]) -> list[Move]:
 def write_failures(commit: Commit, failed: Sequence[Failed]) -> None:
     """Store failed attempts, for the history of the messages."""
     if failed:
-        commit.db.send(
-            "insert_failures",
-            commit.now,
-            Ints(f.message.seq for f in failed),
-            Ints(f.message.attempts for f in failed),
-            Blobs(f.outcome.encode() for f in failed),
-            Blobs(f.worker for f in failed),
-            Blobs(blob(f.error) for f in failed),
-            Blobs(blob(f.traceback) for f in failed),
-        )
+        rows = [
+            (message.seq, message.attempts, outcome.encode(), worker, blob(error), blob(traceback))
+            for message, outcome, worker, error, traceback in failed
+        ]
+        commit.db.send("insert_failures", commit.now, *columns("iibbbb", rows))

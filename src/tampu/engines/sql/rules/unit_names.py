@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tampu.engines.port import Together
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, Ints, Uuids
+from tampu.engines.sql.db import Blobs, columns
 
 TENANT = "/"
 """No tenant has this name."""
@@ -25,17 +25,9 @@ def find(commit: Commit, unit: Together) -> tuple[bytes, bytes] | None:
 
 def keep(commit: Commit, unit: Together, digest: bytes, packed: bytes) -> None:
     (seq,), until = commit.numbers(1), commit.now + unit.name_us
-    commit.db.send(
-        "upsert_idempotency_keys",
-        TENANT,
-        Blobs([_key(unit)]),
-        Ints([seq]),
-        Ints([commit.stamp]),
-        Ints([until]),
-        Uuids([None]),
-        Blobs([digest]),
-    )
-    commit.db.send("upsert_results", Ints([seq]), Ints([until]), Blobs([packed]))
+    row = (_key(unit), seq, commit.stamp, until, None, digest)
+    commit.db.send("upsert_idempotency_keys", TENANT, *columns("biiiub", [row]))
+    commit.db.send("upsert_results", *columns("iib", [(seq, until, packed)]))
 
 
 def _key(unit: Together) -> bytes:

@@ -15,7 +15,7 @@ from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, 
 from tampu.engines.rules import lost
 from tampu.engines.sql import read
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Ints
+from tampu.engines.sql.db import Ints, columns
 from tampu.engines.sql.locks import fair_lock
 from tampu.engines.sql.rules.group_rates import retime
 from tampu.engines.sql.rules.groups import admit, fill, leave_groups, lock_groups, set_limits
@@ -58,15 +58,8 @@ def _extend(commit: Commit, call: Extend, sooner: dict[tuple[int, int], list[int
         keys.append(lease_key)
         if q is not None:
             targets[lease_key] = (q, lease_us)
-    wanted = sorted(targets)
-    rows = commit.db.rows(
-        "extend_leases",
-        commit.now,
-        Ints(seq for seq, _ in wanted),
-        Ints(lease for _, lease in wanted),
-        Ints(q for q, _ in map(targets.__getitem__, wanted)),
-        Ints(lease_us for _, lease_us in map(targets.__getitem__, wanted)),
-    )
+    wanted = sorted((*lease_key, *target) for lease_key, target in targets.items())
+    rows = commit.db.rows("extend_leases", commit.now, *columns("iiii", wanted))
     found = {(seq, lease): Extended(until, bool(cancel)) for seq, lease, until, cancel, _ in rows}
     for seq, lease, until, _, before in rows:
         if until < before:  # the claim's row is due no later than its leases: only a shorter lease needs another row
@@ -141,8 +134,8 @@ def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted
 def _free(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     going: list[Waiting] = []
     done: dict[int, int | TampuError] = {}
-    for *columns, run_at, waits in commit.db.rows("release_held", Ints(seqs)) if seqs else []:
-        message = MessageRow(*columns)
+    for *row, run_at, waits in commit.db.rows("release_held", Ints(seqs)) if seqs else []:
+        message = MessageRow(*row)
         if waits:
             hint = "it becomes ready by itself"
             done[message.seq] = InvalidState("the message waits for its turn in its group", hint=hint)
@@ -204,7 +197,7 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
                 (index_rank,) = commit.turns.ranks([(q, (body.group or "").encode())])
             changes.append((seq, index_rank, new))
     if changes:
-        commit.db.send("rerank", q, *(Ints(change[i] for change in changes) for i in range(3)))
+        commit.db.send("rerank", q, *columns("iii", changes))
     if len(rows) < call.limit:
         return None
     last, *_ = rows[-1]

@@ -15,7 +15,7 @@ from tampu.engines.groups import Limits
 from tampu.engines.port import Item, Publish
 from tampu.engines.rules import KEPT_BY_KEY, conflict, full, made_by_the_store, of_another_queue
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, Ints, Uuids, blob
+from tampu.engines.sql.db import Blobs, blob, columns
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
 from tampu.engines.sql.read import find, load
 from tampu.engines.sql.rules import idempotency_keys
@@ -263,20 +263,12 @@ class _LookupBatch:
         )  # fmt: skip
 
     def _store(self, news: list[_New], new_rows: list[MessageRow]) -> None:
-        self.commit.db.send(
-            "insert_messages",
-            self.commit.now,
-            self.commit.ahead,
-            Ints(row.seq for row in new_rows),
-            Ints(row.q for row in new_rows),
-            Ints(row.rank for row in new_rows),
-            Ints(row.max_attempts for row in new_rows),
-            Ints(row.expires for row in new_rows),
-            Blobs(blob(new.item.body.key) for new in news),
-            Blobs(row.group for row in new_rows),
-            Uuids(row.own for row in new_rows),
-            Blobs(new.packed for new in news),
-        )
+        rows = [
+            (row.seq, row.q, row.rank, row.max_attempts, row.expires, blob(new.item.body.key), row.group, row.own,
+             new.packed)
+            for row, new in zip(new_rows, news, strict=True)
+        ]  # fmt: skip
+        self.commit.db.send("insert_messages", self.commit.now, self.commit.ahead, *columns("iiiiibbub", rows))
 
     def _admit(self, news: list[_New], new_rows: list[MessageRow]) -> None:
         commit = self.commit
@@ -301,22 +293,18 @@ class _LookupBatch:
     def _write_requests(self) -> None:
         if self._new_requests:
             last = {item.body.idempotency_key: (item, seq, stamp, own) for item, seq, stamp, own in self._new_requests}
-            rows = list(last.values())
-            self.commit.db.send(
-                "upsert_idempotency_keys",
-                idempotency_keys.scope(self.call.tenant),
-                Blobs(idempotency_keys.name(self.call.queue, key) for key in last if key is not None),
-                Ints(seq for _, seq, _, _ in rows),
-                Ints(stamp for _, _, stamp, _ in rows),
-                Ints(self.commit.now + item.window_us for item, _, _, _ in rows),
-                Uuids(own for _, _, _, own in rows),
-                Blobs(item.digest for item, _, _, _ in rows),
-            )
+            rows = [
+                (idempotency_keys.name(self.call.queue, key or ""), seq, stamp, self.commit.now + item.window_us, own,
+                 item.digest)
+                for key, (item, seq, stamp, own) in last.items()
+            ]  # fmt: skip
+            scope = idempotency_keys.scope(self.call.tenant)
+            self.commit.db.send("upsert_idempotency_keys", scope, *columns("biiiub", rows))
 
     def _write_replaced(self) -> None:
         if self._replaced:
-            bodies = {seq: pack_body(message.body) for seq, message in self._replaced.items()}
-            self.commit.db.send("replace_bodies", Ints(bodies), Blobs(bodies.values()))
+            bodies = [(seq, pack_body(message.body)) for seq, message in self._replaced.items()]
+            self.commit.db.send("replace_bodies", *columns("ib", bodies))
         if self._replacing:
             assert self.q is not None or self.new
             q = self.commit.queue(self.call.tenant, self.call.queue)

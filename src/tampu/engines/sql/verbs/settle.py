@@ -29,7 +29,7 @@ from tampu.engines.encoding import (
 from tampu.engines.port import Settle, SettleItem
 from tampu.engines.rules import delay, first_line, lost, settle_marker
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, Db, Ints, text
+from tampu.engines.sql.db import Db, Ints, columns, text
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.rules.group_rates import token_times
 from tampu.engines.sql.rules.groups import leave_groups
@@ -236,10 +236,8 @@ class _SettleBatch:
         if self._others:
             wanted = sorted((seq, lease, q) for q, seq, lease in self._others)
             found: dict[LeaseKey, tuple[MessageRow, bytes | None, bool, bool]] = {}
-            for *columns, lease, worker, cancel, group_rate in db.rows(
-                "take_leases", *map(Ints, zip(*wanted, strict=True))
-            ):
-                message = MessageRow(*columns)
+            for *row, lease, worker, cancel, group_rate in db.rows("take_leases", *columns("iii", wanted)):
+                message = MessageRow(*row)
                 found[message.q, message.seq, lease] = message, worker, cancel, group_rate is not None
             # In the order of the items: messages return to the queue in this order.
             for key, item in self._others.items():
@@ -253,45 +251,18 @@ class _SettleBatch:
 
     def apply(self) -> None:
         """Decide where each message goes, and write it: acks, then releases, then failures."""
-        commit, rows = self.commit, self._unleased
-        commit.count_all((row.message for row in rows), LEASED, -1)
-        acked = [row for row in rows if row.item.verb == "ack"]
-        released = [row for row in rows if row.item.verb == "release"]
-        failed = [row for row in rows if row.item.verb in ("nack", "reject")]
-        self._write(acked, [Move(row.message, DONE, "ack", row.lease) for row in acked])
-        self._write_results([row for row in acked if row.item.result is not None and row.item.result_ttl_us])
-        self._write(released, _release_moves(commit, released))
-        self._write_failures(failed)
-        self._write(failed, _failure_moves(commit, failed))
-
-    def _write(self, rows: Sequence[EndedLease], moves: Sequence[Move]) -> None:
-        write_moves(self.commit, moves)
-        for row, move in zip(rows, moves, strict=True):
-            message = row.message
-            id = row.item.id or self.commit.id(message.seq, message.stamp, message.own)
-            self._done[message.q, message.seq, row.lease] = (row.item.verb, STATES[move.state], id)
-
-    def _write_results(self, kept: Sequence[EndedLease]) -> None:
-        if kept:
-            self.commit.db.send(
-                "upsert_results",
-                Ints(row.message.seq for row in kept),
-                Ints(self.commit.now + row.item.result_ttl_us for row in kept),
-                Blobs(row.item.result for row in kept),
-            )
-
-    def _write_failures(self, failed: Sequence[EndedLease]) -> None:
-        write_failures(
-            self.commit,
-            [Failed(row.message, row.item.verb, row.worker, row.item.error, row.item.traceback) for row in failed],
-        )
-        changed = [row.message for row in failed if row.item.max_attempts is not None]
-        if changed:
-            self.commit.db.send(
-                "set_max_attempts",
-                Ints(message.seq for message in changed),
-                Ints(message.max_attempts for message in changed),
-            )
+        commit = self.commit
+        for verbs, decide in _DECISIONS:
+            rows = [row for row in self._unleased if row.item.verb in verbs]
+            if not rows:
+                continue
+            moves = decide(commit, rows)
+            write_moves(commit, moves)
+            for row, move in zip(rows, moves, strict=True):
+                message = row.message
+                commit.count(message.q, LEASED, -1)
+                id = row.item.id or commit.id(message.seq, message.stamp, message.own)
+                self._done[message.q, message.seq, row.lease] = (row.item.verb, STATES[move.state], id)
 
     # -- answers
 
@@ -324,9 +295,18 @@ class _SettleBatch:
             if (q, seq, lease) not in self._done
             for verb in ("ack", "release")
         ]
-        rows: list[Any] = self.commit.db.rows("find_settled", *map(Ints, zip(*missed, strict=True))) if missed else []
+        rows: list[Any] = self.commit.db.rows("find_settled", *columns("iii", missed)) if missed else []
         for seq, left, state, stamp, own in rows:
             self._settled_before.setdefault((seq, left), []).append((state, self.commit.id(seq, stamp, own)))
+
+
+def _ack_moves(commit: Commit, acked: Sequence[EndedLease]) -> list[Move]:
+    """Store results, and end messages that were worked off."""
+    kept = [row for row in acked if row.item.result is not None and row.item.result_ttl_us]
+    if kept:
+        rows = [(row.message.seq, commit.now + row.item.result_ttl_us, row.item.result) for row in kept]
+        commit.db.send("upsert_results", *columns("iib", rows))
+    return [Move(row.message, DONE, "ack", row.lease) for row in acked]
 
 
 def _release_moves(commit: Commit, released: Sequence[EndedLease]) -> list[Move]:
@@ -347,7 +327,13 @@ def _release_moves(commit: Commit, released: Sequence[EndedLease]) -> list[Move]
 
 
 def _failure_moves(commit: Commit, failed: Sequence[EndedLease]) -> list[Move]:
-    """Decide where messages go that were not worked off."""
+    """Store failed attempts, and decide where their messages go."""
+    write_failures(
+        commit, [Failed(row.message, row.item.verb, row.worker, row.item.error, row.item.traceback) for row in failed]
+    )
+    changed = [(row.message.seq, row.message.max_attempts) for row in failed if row.item.max_attempts is not None]
+    if changed:
+        commit.db.send("set_max_attempts", *columns("ii", changed))
     states = [_state_after_failure(row) for row in failed]
     at_once = [(row.message, row.has_group_rate) for row, state in zip(failed, states, strict=True) if state == READY]
     tokens = token_times(commit, at_once)
@@ -381,3 +367,11 @@ def _state_after_failure(row: EndedLease) -> int:
 
 def _reason(item: SettleItem) -> str:
     return (item.reason or UNRECOVERABLE) if item.verb == "reject" else RETRIES_EXHAUSTED
+
+
+_DECISIONS: tuple[tuple[tuple[str, ...], Callable[[Commit, Sequence[EndedLease]], list[Move]]], ...] = (
+    (("ack",), _ack_moves),
+    (("release",), _release_moves),
+    (("nack", "reject"), _failure_moves),
+)
+"""What decides about messages, by verb, in the order in which they are written."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, LEASED, READY
 from tampu.engines.port import Sweep, Swept
 from tampu.engines.sql.commit import Commit, unpack_claim
-from tampu.engines.sql.db import Ints, text
+from tampu.engines.sql.db import Ints, columns, text
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
 from tampu.engines.sql.rules.group_rates import token_times
 from tampu.engines.sql.rules.groups import admit
@@ -135,7 +135,7 @@ def sweep_due(commit: Commit, limit: int) -> Done:
 
 
 def _promote(commit: Commit, limit: int) -> tuple[int, int]:
-    due = [(MessageRow(*columns), marker) for *columns, marker in commit.db.rows("lock_due_delayed", commit.now, limit)]
+    due = [(MessageRow(*row), marker) for *row, marker in commit.db.rows("lock_due_delayed", commit.now, limit)]
     locked = _locked(commit, [_Moving(message, placed=True, keyed=False, waits=True) for message, _ in due])
     _write_promoted(commit, [(message, None, marker) for message, marker in due if message.seq not in locked])
     _postpone(commit, [message.seq for message, _ in due if message.seq in locked])
@@ -202,7 +202,7 @@ def _reap(commit: Commit, limit: int) -> tuple[int, int]:
             order.update(((seq, lease), key) for key, seq in enumerate(some, len(order)))
             if len(some) < len(seqs):
                 commit.schedule_reap_rest(until, lease, seqs[len(some) :])
-        commit.db.send("delete_reaped_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
+        commit.db.send("delete_reaped_claims", *columns("ii", gone))
         moved += _reap_leases(commit, order)
         if len(claims) < _CLAIMS:
             break
@@ -214,16 +214,16 @@ def _reap_leases(commit: Commit, order: dict[tuple[int, int], int]) -> int:
     if not order:
         return 0
     keys = sorted(order)
-    rows = commit.db.rows("lock_expired_leases", *map(Ints, zip(*keys, strict=True)))
+    rows = commit.db.rows("lock_expired_leases", *columns("ii", keys))
     leases = [
-        _Leased(MessageRow(*columns), lease, worker, bool(cancel), until, group_rate is not None)
-        for *columns, lease, worker, cancel, until, group_rate in rows
+        _Leased(MessageRow(*row), lease, worker, bool(cancel), until, group_rate is not None)
+        for *row, lease, worker, cancel, until, group_rate in rows
     ]
     leases.sort(key=lambda row: order[row.key])
     found = {row.key for row in leases}
     missed = [key for key in keys if key not in found]
     # Most of them are settled. The others are locked by somebody who settles or extends them now.
-    busy = commit.db.rows("select_busy_leases", *map(Ints, zip(*missed, strict=True))) if missed else []
+    busy = commit.db.rows("select_busy_leases", *columns("ii", missed)) if missed else []
     over = [row for row in leases if row.until <= commit.now]
     locked = _locked(commit, [_Moving(row.message, row.leaves, not row.ends, not row.ends) for row in over])
     out = [row for row in over if row.message.seq not in locked]

@@ -14,7 +14,7 @@ from typing import Any
 from tampu.engines.encoding import CANCELLED, CODE, DONE, EXPIRED, PARTITION, id_bytes, id_text, pack_seqs
 from tampu.engines.groups import Limits, stored
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, Db, Ints, Uuids, blob, text
+from tampu.engines.sql.db import Db, Ints, blob, columns, text
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.read import find, keys, last_cursor, load
@@ -84,72 +84,49 @@ def _import_messages(commit: Commit, call: Import) -> int:
 
 
 def _store(commit: Commit, q: int, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow]) -> None:
-    codes = [CODE[item.state] for item in items]
-    commit.db.send(
-        "import_messages",
-        q,
-        Ints(message.seq for message in messages),
-        Ints(item.created_us for item in items),
-        Ints(item.rank for item in items),
-        Ints(item.max_attempts for item in items),
-        Ints(item.expires_us for item in items),
-        Uuids(id_bytes(item.id) for item in items),
-        Blobs(blob(item.body.key) for item in items),
-        Blobs(message.group for message in messages),
-        Blobs(pack_body(item.body) for item in items),
-        Ints(codes),
-        Ints(item.attempts for item in items),
-        Ints(item.ended_us for item in items),
-        Blobs(blob(item.reason) for item in items),
-    )
+    rows = [
+        (message.seq, item.created_us, item.rank, item.max_attempts, item.expires_us, id_bytes(item.id),
+         blob(item.body.key), message.group, pack_body(item.body), CODE[item.state], item.attempts, item.ended_us,
+         blob(item.reason))
+        for item, message in zip(items, messages, strict=True)
+    ]  # fmt: skip
+    commit.db.send("import_messages", q, *columns("iiiiiubbbiiib", rows))
     ended = [
-        (code, item.ended_us, message.seq)
-        for code, item, message in zip(codes, items, messages, strict=True)
-        if code in _ENDS
+        (CODE[item.state], item.ended_us, message.seq)
+        for item, message in zip(items, messages, strict=True)
+        if CODE[item.state] in _ENDS
     ]
-    together = [(end, [seq for _, _, seq in rows]) for end, rows in itertools.groupby(ended, lambda end: end[:2])]
+    together = [
+        (code, at, pack_seqs([seq for _, _, seq in same]))
+        for (code, at), same in itertools.groupby(ended, lambda end: end[:2])
+    ]
     if together:
-        commit.db.send(
-            "import_endings",
-            q,
-            Ints(code for (code, _), _ in together),
-            Ints(at for (_, at), _ in together),
-            Blobs(pack_seqs(seqs) for _, seqs in together),
-        )
+        commit.db.send("import_endings", q, *columns("iib", together))
     waiting = [
         (message.seq, item.expires_us, blob(item.body.key) if item.has_key else None)
         for item, message in zip(items, messages, strict=True)
         if item.ended_us is None and (item.expires_us is not None or item.has_key)
     ]
     if waiting:
-        seqs, expiries, keys_ = zip(*waiting, strict=True)
-        commit.db.send("import_keys_and_expiries", q, Ints(seqs), Ints(expiries), Blobs(keys_))
+        commit.db.send("import_keys_and_expiries", q, *columns("iib", waiting))
         for _, expires, _ in waiting:
             if expires is not None:
                 commit.falls_due(expires)
 
 
 def _write_history(commit: Commit, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow]) -> None:
-    failed = [(message.seq, f) for item, message in zip(items, messages, strict=True) for f in item.failures]
+    pairs = list(zip(items, messages, strict=True))
+    failed = [
+        (message.seq, instant(f.at, "at"), f.attempt, f.outcome.encode(), blob(f.worker), blob(f.error),
+         blob(f.traceback))
+        for item, message in pairs
+        for f in item.failures
+    ]  # fmt: skip
     if failed:
-        commit.db.send(
-            "import_failures",
-            Ints(seq for seq, _ in failed),
-            Ints(instant(f.at, "at") for _, f in failed),
-            Ints(f.attempt for _, f in failed),
-            Blobs(f.outcome.encode() for _, f in failed),
-            Blobs(blob(f.worker) for _, f in failed),
-            Blobs(blob(f.error) for _, f in failed),
-            Blobs(blob(f.traceback) for _, f in failed),
-        )
-    results = [(message.seq, item) for item, message in zip(items, messages, strict=True) if item.result is not None]
+        commit.db.send("import_failures", *columns("iiibbbb", failed))
+    results = [(message.seq, item.result_until_us, item.result) for item, message in pairs if item.result is not None]
     if results:
-        commit.db.send(
-            "upsert_results",
-            Ints(seq for seq, _ in results),
-            Ints(item.result_until_us for _, item in results),
-            Blobs(item.result for _, item in results),
-        )
+        commit.db.send("upsert_results", *columns("iib", results))
 
 
 def _enter_indexes(
@@ -176,20 +153,14 @@ def _import_requests(commit: Commit, call: Import) -> None:
     if not requests:
         return
     known = find(commit.db, commit.registry, call.tenant, list({request.id for request in requests}))
-    gone = map(
-        commit.registry.id.given, commit.numbers(len(requests))
-    )  # for messages that no longer exist: any unused number
-    commit.db.send(
-        "import_idempotency_keys",
-        idempotency_keys.scope(call.tenant),
-        commit.now,
-        Blobs(idempotency_keys.name(call.queue, request.key) for request in requests),
-        Ints(known[request.id][0] if request.id in known else next(gone) for request in requests),
-        Ints([commit.stamp] * len(requests)),
-        Ints(request.until_us for request in requests),
-        Uuids(id_bytes(request.id) for request in requests),
-        Blobs(request.digest for request in requests),
-    )
+    rows = []
+    for request, unused in zip(requests, commit.numbers(len(requests)), strict=True):
+        # A message that no longer exists has any unused number.
+        seq, _ = known.get(request.id) or (commit.registry.id.given(unused), None)
+        name = idempotency_keys.name(call.queue, request.key)
+        rows.append((name, seq, commit.stamp, request.until_us, id_bytes(request.id), request.digest))
+    scope = idempotency_keys.scope(call.tenant)
+    commit.db.send("import_idempotency_keys", scope, commit.now, *columns("biiiub", rows))
 
 
 def start_journal(commit: Commit, calls: Sequence[StartJournal]) -> list[Position | TampuError]:

@@ -10,24 +10,28 @@ UNION ALL
 SELECT m.seq, m.q FROM tampu_message m CROSS JOIN tampu_queue u ON u.q = m.q WHERE m.id = $3 AND u.tenant = $1
 LIMIT 1
 
--- name: select_stored
--- Messages without their states, in the order of $1.
--- Run by: select_messages
+-- name: select_messages
+-- Messages with their states, in the order of $1. A ready message is in the last run that begins at it or before it.
+-- Run by: get, list, publish with a key, stores
 -- In:  $1 seqs
--- Out: seq, q, created, stamp, max_attempts, expires, id, body
-SELECT m.seq, m.q, m.created, m.seq >> 20, m.max_attempts, m.expires, m.id, m.body
+-- Out: seq, q, created, stamp, max_attempts, expires, id, body, state number, attempts, run_at, ended at, reason,
+--      whether cancel was requested, error of the last failed attempt
+SELECT m.seq, m.q, m.created, m.seq >> 20, m.max_attempts, m.expires, m.id, m.body,
+  CASE WHEN r.seq THEN 0 WHEN d.seq THEN 1 WHEN l.seq THEN 2 WHEN h.seq THEN 3 WHEN x.seq THEN 5 ELSE e.state END,
+  coalesce(r.attempts, d.attempts, l.attempts, h.attempts, x.attempts, e.attempts),
+  coalesce(d.run_at, h.run_at), coalesce(e.at, x.at),
+  bytes(CASE WHEN h.seq THEN h.reason ELSE x.reason END), coalesce(l.cancel, 0), bytes(f.error)
 FROM json_each($1) j CROSS JOIN tampu_message m ON m.seq = j.value
-
--- name: select_places
--- The states of messages that are not ready.
--- Run by: select_messages
--- In:  $1 seqs
--- Out: seq, state number, attempts, run_at, ended at, reason, whether cancel was requested
-SELECT t.seq, t.state, t.attempts, NULL, t.at, bytes(NULL), 0 FROM json_each($1) j CROSS JOIN tampu_ended t ON t.seq = j.value
-UNION ALL SELECT t.seq, 2, t.attempts, NULL, NULL, NULL, t.cancel FROM json_each($1) j CROSS JOIN tampu_leased t ON t.seq = j.value
-UNION ALL SELECT t.seq, 1, t.attempts, t.run_at, NULL, NULL, 0 FROM json_each($1) j CROSS JOIN tampu_delayed t ON t.seq = j.value
-UNION ALL SELECT t.seq, 5, t.attempts, NULL, t.at, t.reason, 0 FROM json_each($1) j CROSS JOIN tampu_dead t ON t.seq = j.value
-UNION ALL SELECT t.seq, 3, t.attempts, t.run_at, NULL, t.reason, 0 FROM json_each($1) j CROSS JOIN tampu_held t ON t.seq = j.value
+LEFT JOIN tampu_ended e ON e.seq = m.seq
+LEFT JOIN tampu_leased l ON l.seq = m.seq
+LEFT JOIN tampu_delayed d ON d.seq = m.seq
+LEFT JOIN tampu_dead x ON x.seq = m.seq
+LEFT JOIN tampu_held h ON h.seq = m.seq
+LEFT JOIN tampu_ready r INDEXED BY tampu_ready_seq ON r.q = m.q AND r.seq = (
+  SELECT max(seq) FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = m.q AND seq <= m.seq)
+  AND m.seq <= r.last AND (m.seq - r.seq) % 2 = 0
+LEFT JOIN tampu_failure f ON f.seq = m.seq AND f.no = (SELECT max(no) FROM tampu_failure WHERE seq = m.seq)
+WHERE coalesce(r.seq, d.seq, l.seq, h.seq, x.seq, e.seq) IS NOT NULL
 
 -- name: select_failures
 -- The failed attempts of a message, oldest first.
