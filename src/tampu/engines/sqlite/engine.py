@@ -16,7 +16,7 @@ from tampu.engines.sql.base import BaseEngine
 from tampu.engines.sql.commit import carry_out
 from tampu.engines.sql.rules import unit_names
 from tampu.engines.sql.user_transaction import Transaction
-from tampu.engines.sql.verbs.table import VERBS
+from tampu.engines.sql.verbs.table import VERBS, each
 from tampu.engines.sqlite import checks, files, forks
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.database import Db, plain_rows
@@ -49,7 +49,7 @@ class SqliteEngine(BaseEngine):
     verbs = {  # noqa: RUF012 - not changed
         **VERBS,
         port.Publish: publish.publish,
-        port.Load: load.load,
+        port.Load: each(load.load),
         port.Settle: settle.settle,
         port.Claim: claim.claim,
     }

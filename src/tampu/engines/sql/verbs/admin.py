@@ -73,7 +73,7 @@ def _extend(commit: Commit, call: Extend, sooner: dict[tuple[int, int], list[int
 
 
 Act = Callable[[Commit, dict[int, str]], dict[int, int | TampuError]]
-"""Does something to messages, given as {seq: id}; returns a state number or an error for each seq."""
+"""Does something to messages, given as {seq: id}; returns a state number or an error by seq. Others are gone."""
 
 
 def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Outcome]:
@@ -85,13 +85,13 @@ def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Out
             outcomes.append(Outcome(id, None, NotFound(f"no message {id}", field="id")))
             continue
         seq, _ = found[id]
-        code = done[seq]
+        code = done.get(seq, InvalidState("the message is gone"))
         outcomes.append(Outcome(id, None, code) if isinstance(code, TampuError) else Outcome(id, STATES[code]))
     return outcomes
 
 
-def cancel(commit: Commit, calls: Sequence[Cancel]) -> list[list[Outcome] | TampuError]:
-    return [_each(commit, call.tenant, call.ids, _cancel) for call in calls]
+def cancel(commit: Commit, call: Cancel) -> list[Outcome]:
+    return _each(commit, call.tenant, call.ids, _cancel)
 
 
 def _cancel(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
@@ -113,16 +113,23 @@ def _cancel(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]
                 done[seq] = CANCELLED
             elif code >= len(STATES) - 4 or turn == _TRIES - 1:  # it has ended, or others keep moving it
                 done[seq] = InvalidState(f"the message is {STATES[code]}: nothing to cancel")
-    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+    return done
 
 
-def free(commit: Commit, calls: Sequence[Free]) -> list[list[Outcome] | TampuError]:
-    return [_each_once(commit, call.tenant, call.ids, _free, "held") for call in calls]
+def free(commit: Commit, call: Free) -> list[Outcome]:
+    return _each_once(commit, call.tenant, call.ids, _free, "held")
 
 
 def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted: str) -> list[Outcome]:
-    """As `_each`, but an id that is given twice succeeds only once: then it is no longer in the state ``wanted``."""
-    outcomes = _each(commit, tenant, ids, act)
+    """As `_each`, for messages in the state ``wanted``: an id that is given twice succeeds only once."""
+
+    def act_on_wanted(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+        done = act(commit, seqs)
+        for seq, code in read.states(commit.db, [seq for seq in seqs if seq not in done]).items():
+            done[seq] = InvalidState(f"the message is {STATES[code]}, not {wanted}")
+        return done
+
+    outcomes = _each(commit, tenant, ids, act_on_wanted)
     seen = set()
     for i, outcome in enumerate(outcomes):
         if outcome.ok and outcome.id in seen:
@@ -145,16 +152,10 @@ def _free(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     for (message, _, _), code in zip(going, admit(commit, going), strict=True):
         commit.note("free", code, message)
         done[message.seq] = code
-    for seq, code in read.states(commit.db, [seq for seq in seqs if seq not in done]).items():
-        done[seq] = InvalidState(f"the message is {STATES[code]}, not held")
-    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+    return done
 
 
-def replay(commit: Commit, calls: Sequence[Replay]) -> list[list[Outcome] | TampuError]:
-    return [_replay_call(commit, call) for call in calls]
-
-
-def _replay_call(commit: Commit, call: Replay) -> list[Outcome]:
+def replay(commit: Commit, call: Replay) -> list[Outcome]:
     most = dict(zip(call.ids, call.max_attempts, strict=True))
     return _each_once(commit, call.tenant, call.ids, functools.partial(_replay, most), "dead")
 
@@ -171,17 +172,11 @@ def _replay(most: Mapping[str, int], commit: Commit, seqs: dict[int, str]) -> di
     for message, code in zip(messages, admit(commit, [(message, None, None) for message in messages]), strict=True):
         commit.note("replay", code, message)
         done[message.seq] = code
-    for seq, code in read.states(commit.db, [seq for seq in seqs if seq not in done]).items():
-        done[seq] = InvalidState(f"the message is {STATES[code]}, not dead")
-    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+    return done
 
 
-def rerank(commit: Commit, calls: Sequence[Rerank]) -> list[int | TampuError | None]:
+def rerank(commit: Commit, call: Rerank) -> int | None:
     """Give live and dead messages their rank in the new ordering, a bounded number per call."""
-    return [_rerank(commit, call) for call in calls]
-
-
-def _rerank(commit: Commit, call: Rerank) -> int | None:
     q = commit.registry.number(commit.db, call.tenant, call.queue)
     if q is None:
         return None
@@ -204,12 +199,8 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
     return int(last)
 
 
-def regroup(commit: Commit, calls: Sequence[Regroup]) -> list[str | TampuError | None]:
+def regroup(commit: Commit, call: Regroup) -> str | None:
     """Set the slots and the rate of groups, and admit messages that may run now, a bounded number per call."""
-    return [_regroup(commit, call) for call in calls]
-
-
-def _regroup(commit: Commit, call: Regroup) -> str | None:
     q = commit.registry.number(commit.db, call.tenant, call.queue)
     if q is None:
         return None

@@ -7,7 +7,7 @@ prefix wait for each other, so that no message is stored twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tampu.engines.encoding import READY, Record
@@ -18,7 +18,6 @@ from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Db, Ints, Uuids
 from tampu.engines.sql.locks import queue_lock
 from tampu.engines.sql.verbs.publish_with_lookup import depth
-from tampu.model.errors import TampuError
 
 Insert = Callable[[Any, Load, int, Sequence[int]], tuple[Sequence[int], Sequence[bytes]]]
 """Stores the messages at these positions of a call in a queue; returns their sequence numbers and ids."""
@@ -40,25 +39,17 @@ def insert_rows(commit: Commit, call: Load, q: int, chosen: Sequence[int]) -> tu
     return seqs, ids
 
 
-def load(commit: Commit, calls: Sequence[Load], insert: Insert = insert_rows) -> list[int | TampuError]:
-    commit.locks.take(
-        [id_prefix_lock(call) for call in calls]
-        + [queue_lock(call.tenant, call.queue) for call in calls if call.max_depth]
-    )
-    replies: list[int | TampuError] = []
-    for call in calls:
-        try:
-            replies.append(_load(commit, call, insert))
-        except TampuError as error:
-            replies.append(error)
-    return replies
+def locks(call: Load) -> Iterator[bytes]:
+    yield id_prefix_lock(call)
+    if call.max_depth:
+        yield queue_lock(call.tenant, call.queue)
 
 
 def id_prefix_lock(call: Load) -> bytes:
     return b"load/%s/%s" % (call.tenant.encode(), call.id_prefix)
 
 
-def _load(commit: Commit, call: Load, insert: Insert) -> int:
+def load(commit: Commit, call: Load, insert: Insert = insert_rows) -> int:
     check(call)
     known = known_numbers(commit.db, call)
     chosen: Sequence[int] = range(len(call.numbers))

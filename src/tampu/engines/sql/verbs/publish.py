@@ -11,10 +11,10 @@ ids, groups, holds) are handled one by one in `publish_with_lookup`. All locks a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tampu.engines.encoding import DELAYED, READY
-from tampu.engines.port import Publish
+from tampu.engines.port import Item, Publish
 from tampu.engines.rules import full
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
@@ -27,28 +27,28 @@ from tampu.model.rank import rank
 
 
 def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
-    replies: list[list[Message] | TampuError] = []
     _lock(commit, calls)
-    batch = _Batch(commit)
-    for together in neighbours(calls):
+    return store(Batch(commit), calls)
+
+
+def store(batch: Batch, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
+    replies: list[list[Message] | TampuError] = []
+    for together in [calls] if len(calls) == 1 else _neighbours(calls):
         call = together[0]
         try:
-            if call.simple:
+            if call.simple or batch.takes(call.items):
                 batch.check_depth(call)
-                replies.extend(batch.add_simple(together))
-            elif not any(publish_with_lookup.needs_lookup(item) for item in call.items):
-                batch.check_depth(call)
-                replies.append(batch.add(call))
+                replies.extend(batch.add_simple(together) if call.simple else [batch.add(call)])
             else:
                 batch.flush()
-                replies.append(publish_with_lookup.publish(commit, call))
+                replies.append(publish_with_lookup.publish(batch.commit, call))
         except TampuError as error:
             replies.append(error)
     batch.flush()
     return replies
 
 
-def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
+def _neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
     """Group successive simple calls for the same queue, which can be stored as one. Each other call is alone."""
     for key, group in itertools.groupby(
         calls, lambda call: (call.tenant, call.queue) if call.simple and not call.max_depth else None
@@ -71,7 +71,7 @@ def _lock(commit: Commit, calls: Sequence[Publish]) -> None:
         commit.locks.take(names)
 
 
-class _Batch:
+class Batch:
     """Messages that need no look-up, gathered over the calls of a commit and written together."""
 
     def __init__(self, commit: Commit) -> None:
@@ -80,6 +80,10 @@ class _Batch:
         """(seqs, bodies) by queue and max_attempts."""
         self._rows: list[tuple[int, int, int, int, int | None, int | None, bytes]] = []
         self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
+
+    def takes(self, items: Sequence[Item]) -> bool:
+        """True if these items need no look-up."""
+        return not any(map(publish_with_lookup.needs_lookup, items))
 
     def check_depth(self, call: Publish) -> None:
         """Refuse a call that would exceed max_depth, counting messages that are not written yet."""
@@ -144,7 +148,7 @@ class _Batch:
         commit.deferred.append(fill)
         return replies
 
-    def _note(self, q: int, code: int, seqs: Sequence[int], types: list[str]) -> None:
+    def _note(self, q: int, code: int, seqs: Sequence[int], types: Sequence[str]) -> None:
         noted_seqs, noted_types = self._noted.setdefault((q, code), ([], []))
         noted_seqs.extend(seqs)
         noted_types.extend(types)
@@ -160,9 +164,18 @@ class _Batch:
                 for at in (expires, run_at):
                     if at is not None:
                         commit.falls_due(at)
+        self._record({})
+        self._simple, self._rows = {}, []
+
+    def _record(self, own: Mapping[int, bytes]) -> None:
+        """Journal and count what was noted. ``own`` are the ids that users gave, by sequence number."""
+        commit = self.commit
         for (q, code), (seqs, types) in self._noted.items():
-            commit.record("publish", q, code).extend(seqs, [commit.stamp] * len(seqs), [0] * len(seqs), types)
+            record = commit.record("publish", q, code)
+            if own:
+                record.own.update({i: own[seq] for i, seq in enumerate(seqs, len(record.seqs)) if seq in own})
+            record.extend(seqs, [commit.stamp] * len(seqs), [0] * len(seqs), types)
             commit.count(q, code, len(seqs))
             if code == READY:
                 commit.became_ready(q, len(seqs))
-        self._simple, self._rows, self._noted = {}, [], {}
+        self._noted = {}

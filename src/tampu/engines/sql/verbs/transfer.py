@@ -23,7 +23,6 @@ from tampu.engines.sql.rules.groups import admit
 from tampu.engines.sql.rules.indexes import hold
 from tampu.engines.sql.rules.message_row import MessageRow
 from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
-from tampu.model.errors import TampuError
 from tampu.model.journal import Position
 from tampu.model.message import Failure, State
 from tampu.model.times import instant, moment
@@ -32,19 +31,7 @@ from tampu.model.values import pack_body
 _ENDS = (DONE, CANCELLED, EXPIRED)
 
 
-def import_messages(commit: Commit, calls: Sequence[Import]) -> list[int | TampuError]:
-    commit.locks.take(name for call in calls for name in _locks(call))
-    replies: list[int | TampuError] = []
-    for call in calls:
-        try:
-            check(call)
-            replies.append(_import_messages(commit, call))
-        except TampuError as error:
-            replies.append(error)
-    return replies
-
-
-def _locks(call: Import) -> set[bytes]:
+def locks(call: Import) -> set[bytes]:
     tenant, queue = call.tenant.encode(), call.queue.encode()
     names = {b"request/%s/%s" % (tenant, idempotency_keys.name(call.queue, request.key)) for request in call.requests}
     for item in call.items:
@@ -56,7 +43,8 @@ def _locks(call: Import) -> set[bytes]:
     return names
 
 
-def _import_messages(commit: Commit, call: Import) -> int:
+def import_messages(commit: Commit, call: Import) -> int:
+    check(call)
     ids = list(dict.fromkeys(item.id for item in call.items))
     known = find(commit.db, commit.registry, call.tenant, ids) if ids else {}
     first: dict[str, MessageSnapshot] = {}
@@ -163,14 +151,11 @@ def _import_requests(commit: Commit, call: Import) -> None:
     commit.db.send("import_idempotency_keys", scope, commit.now, *columns("biiiub", rows))
 
 
-def start_journal(commit: Commit, calls: Sequence[StartJournal]) -> list[Position | TampuError]:
-    replies: list[Position | TampuError] = []
-    for call in calls:
-        offset = call.after.get(PARTITION, 0)
-        commit.db.row("lock_journal")
-        begun = commit.db.row("start_journal", offset) if offset else None
-        replies.append({} if begun is None else {PARTITION: offset})
-    return replies
+def start_journal(commit: Commit, call: StartJournal) -> Position:
+    offset = call.after.get(PARTITION, 0)
+    commit.db.row("lock_journal")
+    begun = commit.db.row("start_journal", offset) if offset else None
+    return {} if begun is None else {PARTITION: offset}
 
 
 # -- export

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, PARTITION, pack_seqs, unpack_seqs
+from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, LEASED, PARTITION, pack_seqs, unpack_seqs
 from tampu.engines.port import Purge, Trim
 from tampu.engines.sql import journal
 from tampu.engines.sql.commit import Commit
@@ -20,26 +20,17 @@ from tampu.engines.sql.rules.group_rates import retime_ahead
 from tampu.engines.sql.rules.groups import leave_groups
 from tampu.engines.sql.rules.indexes import withdraw
 from tampu.engines.sql.rules.message_row import MessageRow
-from tampu.model.errors import InvalidState, NotFound, TampuError
-from tampu.model.message import State
+from tampu.model.errors import InvalidState, NotFound
 
 _ENDINGS = 100
 
 
-def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
-    replies: list[int | TampuError] = []
-    for call in calls:
-        q = commit.registry.number(commit.db, call.tenant, call.queue)
-        if q is None:
-            replies.append(NotFound(f"no queue {call.queue}", field="queue"))
-        elif call.state is State.LEASED:
-            replies.append(InvalidState("leased messages cannot be purged", hint="cancel them, or wait for their end"))
-        else:
-            replies.append(_purge(commit, q, CODE[call.state], call.limit))
-    return replies
-
-
-def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
+def purge(commit: Commit, call: Purge) -> int:
+    q, code, limit = commit.registry.number(commit.db, call.tenant, call.queue), CODE[call.state], call.limit
+    if q is None:
+        raise NotFound(f"no queue {call.queue}", field="queue")
+    if code == LEASED:
+        raise InvalidState("leased messages cannot be purged", hint="cancel them, or wait for their end")
     if code in (DONE, CANCELLED, EXPIRED):
         gone = [MessageRow(*row) for row in _drop_ended(commit, q, code, limit, before=None)]
     elif code == DEAD:
@@ -109,11 +100,7 @@ def _forget(commit: Commit, seqs: Sequence[int]) -> None:
         commit.db.send("delete_messages", Ints(seqs))
 
 
-def trim(commit: Commit, calls: Sequence[Trim]) -> list[int | TampuError]:
-    return [_trim(commit, call) for call in calls]
-
-
-def _trim(commit: Commit, call: Trim) -> int:
+def trim(commit: Commit, call: Trim) -> int:
     db, now, left = commit.db, commit.now, call.limit
     read = None if call.read is None else call.read.get(PARTITION, 0)
     shortest = min([call.default_us, *call.retention_us.values()])

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 from tampu.engines.load import NUMBER_BYTES
 from tampu.engines.port import Load
+from tampu.engines.sql.db import Ints
 from tampu.engines.sql.verbs import load as any_load
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.commit import Commit
-from tampu.model.errors import TampuError
 
 # json_each has one value per row: the start of the body, shifted, plus its length.
 _SHIFT = 31
 
 
-def load(commit: Commit, calls: Sequence[Load]) -> list[int | TampuError]:
-    return any_load.load(commit, calls, _insert)
+def load(commit: Commit, call: Load) -> int:
+    return any_load.load(commit, call, _insert)
 
 
 def _insert(commit: Commit, call: Load, q: int, chosen: Sequence[int]) -> tuple[Sequence[int], Sequence[bytes]]:
@@ -32,7 +32,7 @@ def _insert(commit: Commit, call: Load, q: int, chosen: Sequence[int]) -> tuple[
     if len(chosen) < len(numbers):
         numbers, spans = [numbers[i] for i in chosen], [spans[i] for i in chosen]
     own = bytes(_ids(call.id_prefix, struct.pack(f">{len(chosen)}Q", *numbers)))
-    commit.db.send("insert_loaded", first, q, commit.now, call.max_attempts, own, call.bodies, f"{spans}")
+    commit.db.send("insert_loaded", first, q, commit.now, call.max_attempts, own, call.bodies, Ints(spans))
     commit.db.send("insert_run", q, 0, first, first, 0, None, last)
     return list(range(first, last + 1, ids.STEP)), [own[at : at + 16] for at in range(0, len(own), 16)]
 

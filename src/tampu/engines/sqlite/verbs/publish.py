@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from tampu.engines.encoding import DELAYED, READY, id_bytes
 from tampu.engines.port import Item, Publish
-from tampu.engines.rules import full
-from tampu.engines.sql.verbs import publish_with_lookup
-from tampu.engines.sql.verbs.publish import neighbours
-from tampu.engines.sql.verbs.publish_with_lookup import depth, due_at
+from tampu.engines.sql.verbs.publish import Batch, store
+from tampu.engines.sql.verbs.publish_with_lookup import due_at
 from tampu.engines.sqlite import ids, ready
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.database import sql_of
@@ -36,7 +34,7 @@ _THERE = sql_of("any_id_exists")
 def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
     """Answer named batches that are stored already. Store the others, with their names."""
     if not any(call.batch_id for call in calls):
-        return _store(commit, calls)
+        return store(_Plain(commit), calls)
     replies: dict[int, list[Message] | TampuError] = {}
     first: dict[tuple[str, str, str], int] = {}
     for at, call in enumerate(calls):
@@ -50,7 +48,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
                 if there is not None:
                     replies[at] = there
     fresh = [at for at in first.values() if at not in replies]
-    for at, reply in zip(fresh, _store(commit, [calls[at] for at in fresh]), strict=True):
+    for at, reply in zip(fresh, store(_Plain(commit), [calls[at] for at in fresh]), strict=True):
         replies[at] = reply
         if calls[at].batch_id and not isinstance(reply, TampuError):
             batch_ids.remember(commit, calls[at], reply)
@@ -58,40 +56,18 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
     return [replies[at] if at in replies else publish(commit, [call])[0] for at, call in enumerate(calls)]
 
 
-def _store(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
-    replies: list[list[Message] | TampuError] = []
-    plain = _Plain(commit)
-    for together in [calls] if len(calls) == 1 else neighbours(calls):
-        call = together[0]
-        try:
-            plainly = call.simple or (not any(_special(item) for item in call.items) and plain.are_new(call.items))
-            if plainly:
-                plain.check_room(call)
-            if len(together) > 1:
-                replies.extend(plain.add_together(together))
-            elif call.simple:
-                replies.append(plain.add_simple(call.tenant, call.queue, call.items))
-            elif plainly:
-                replies.append(plain.add(call))
-            else:
-                plain.flush()
-                replies.append(publish_with_lookup.publish(commit, call))
-        except TampuError as error:
-            replies.append(error)
-    plain.flush()
-    return replies
-
-
 def _special(item: Item) -> bool:
     body = item.body
     return bool(body.key or body.idempotency_key or body.hold or item.group is not None)
 
 
-class _Plain:
+class _Plain(Batch):
     """Messages that need no look-up. Gathered over the calls of a commit, written with one statement per table."""
 
+    commit: Commit
+
     def __init__(self, commit: Commit) -> None:
-        self.commit = commit
+        super().__init__(commit)
         self._messages: list[tuple[int, int, int, int, int, bytearray]] = []
         self._own: list[tuple[int, int, int, int, int, bytes, bytearray]] = []
         self._ids: dict[int, bytes] = {}
@@ -99,19 +75,11 @@ class _Plain:
         self._expiry: list[tuple[int, int]] = []
         self._delayed: list[tuple[int, int, None, int, int]] = []
         self._runs: list[ready.Row] = []
-        self._queues: dict[tuple[str, str], int] = {}
-        self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
 
-    def check_room(self, call: Publish) -> None:
-        """Refuse a batch that would overfill its queue. Counts what is gathered but not written yet, too."""
-        if call.max_depth:
-            q = self.commit.registry.number(self.commit.db, call.tenant, call.queue)
-            held = 0 if q is None else depth(self.commit, q)
-            held += sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
-            if held + len(call.items) > call.max_depth:
-                raise full(call)
+    def takes(self, items: Sequence[Item]) -> bool:
+        return not any(map(_special, items)) and self._are_new(items)
 
-    def are_new(self, items: Sequence[Item]) -> bool:
+    def _are_new(self, items: Sequence[Item]) -> bool:
         """True if no message, of any tenant, has one of these ids."""
         given = [item.id for item in items if item.id]
         if not given:
@@ -132,8 +100,8 @@ class _Plain:
     def add(self, call: Publish) -> list[Message]:
         commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.registry.id.of, call.tenant
         made = []
-        messages, noted, name = self._messages, self._noted, call.queue
-        q = self._queue(tenant, name)
+        messages, name = self._messages, call.queue
+        q = commit.queue(tenant, name)
         turns = self._turns(q, call.items)
         for seq, item in zip(commit.numbers(len(call.items)), call.items, strict=True):
             body = item.body
@@ -157,9 +125,7 @@ class _Plain:
                 self._own.append((seq, q, place, now, item.max_attempts, own, bytearray(item.packed)))
             else:
                 messages.append((seq, q, place, now, item.max_attempts, bytearray(item.packed)))
-            seqs, types = noted[q, code]
-            seqs.append(seq)
-            types.append(body.type)
+            self._note(q, code, (seq,), (body.type,))
             made.append(
                 Message(item.id or id_of(0, seq), tenant, name, state, body, 0, item.max_attempts, now, run_at, expires)
             )
@@ -171,15 +137,11 @@ class _Plain:
         groups = [(q, (item.body.group or "").encode()) for item in fair]
         return iter(self.commit.turns.ranks(groups) if groups else ())
 
-    def add_together(self, calls: Sequence[Publish]) -> Iterator[list[Message]]:
-        """`add_simple` for several calls of one queue at once. Yields the reply of each."""
-        made = iter(self.add_simple(calls[0].tenant, calls[0].queue, [item for call in calls for item in call.items]))
-        return (list(itertools.islice(made, len(call.items))) for call in calls)
-
-    def add_simple(self, tenant: str, name: str, items: Sequence[Item]) -> list[Message]:
-        """`add` for simple publishes: 8 % less work, and calls can be stored together."""
-        now = self.commit.now
-        q = self._queue(tenant, name)
+    def add_simple(self, calls: Sequence[Publish]) -> list[list[Message]]:
+        """`add` for simple calls to one queue: 8 % less work, and calls can be stored together."""
+        now, tenant, name = self.commit.now, calls[0].tenant, calls[0].queue
+        items = calls[0].items if len(calls) == 1 else [item for call in calls for item in call.items]
+        q = self.commit.queue(tenant, name)
         numbers = self.commit.numbers(len(items))
         self._messages.extend(
             [
@@ -188,14 +150,16 @@ class _Plain:
             ]
         )
         self._enter(q, 0, numbers[0], numbers[-1])
-        seqs, types = self._noted[q, READY]
-        seqs.extend(numbers)
-        types.extend([item.body.type for item in items])
+        self._note(q, READY, numbers, [item.body.type for item in items])
         state = State.READY
-        return [
+        made = [
             Message(id, tenant, name, state, item.body, 0, item.max_attempts, now)
             for id, item in zip(self.commit.registry.id.many((), numbers), items, strict=True)
         ]
+        if len(calls) == 1:
+            return [made]
+        rest = iter(made)
+        return [list(itertools.islice(rest, len(call.items))) for call in calls]
 
     def _enter(self, q: int, rank: int, first: int, last: int) -> None:
         """Add ready messages. They extend the last run if they follow it."""
@@ -205,13 +169,6 @@ class _Plain:
                 self._runs[-1] = (q, rank, pos, seq, 0, None, last)
                 return
         self._runs.append((q, rank, first, first, 0, None, last))
-
-    def _queue(self, tenant: str, name: str) -> int:
-        q = self._queues.get((tenant, name))
-        if q is None:
-            q = self._queues[tenant, name] = self.commit.queue(tenant, name)
-            self._noted.update({(q, READY): ([], []), (q, DELAYED): ([], [])})
-        return q
 
     def flush(self) -> None:
         if not self._messages and not self._own:
@@ -223,19 +180,10 @@ class _Plain:
             db.executemany(_INSERT_DELAYED, self._delayed)
             commit.falls_due(min(run_at for _, run_at, _, _, _ in self._delayed))
         db.executemany(ready.INSERT, self._runs)
-        for (q, code), (seqs, types) in self._noted.items():
-            if seqs:
-                record = commit.record("publish", q, code)
-                if self._ids:
-                    record.own.update({i: self._ids[seq] for i, seq in enumerate(seqs, len(record.seqs)) if seq & 1})
-                record.extend(seqs, (), [0] * len(seqs), types)
-                commit.count(q, code, len(seqs))
-                if code == READY:
-                    commit.became_ready(q, len(seqs))
+        self._record(self._ids)
         if self._expiry:
             db.executemany(_SET_EXPIRES, self._expiry)
             db.executemany(_INSERT_EXPIRY, self._expiry)
             soonest, _ = min(self._expiry)
             commit.falls_due(soonest)
-        self._messages, self._expiry, self._delayed, self._runs, self._queues, self._noted = [], [], [], [], {}, {}
-        self._own, self._ids = [], {}
+        self._messages, self._own, self._ids, self._expiry, self._delayed, self._runs = [], [], {}, [], [], []
