@@ -10,8 +10,8 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from tampu.engines.mariadb.database import Db
-from tampu.engines.sql.user_transaction import Transaction
-from tampu.model.errors import InvalidConfig, InvalidState
+from tampu.engines.sql.user_transaction import Transaction, check_tail, driver_of
+from tampu.model.errors import InvalidState
 
 if TYPE_CHECKING:
     from tampu.engines.mariadb.engine import MariaEngine
@@ -21,18 +21,8 @@ if TYPE_CHECKING:
 def joined(engine: MariaEngine, connection: Any) -> Iterator[Transaction]:
     """Run calls in the user's transaction. If none is open, begin one and commit it at the end of the block."""
     with contextlib.ExitStack() as begun:
-        driver = connection
-        if not isinstance(connection, pymysql.Connection):
-            # A SQLAlchemy Connection wraps the driver's.
-            driver = getattr(getattr(connection, "connection", None), "driver_connection", None)
-            if isinstance(driver, pymysql.Connection) and not connection.in_transaction():
-                begun.enter_context(connection.begin())
-        if not isinstance(driver, pymysql.Connection):
-            raise InvalidConfig(
-                "the connection must be one of PyMySQL, or of SQLAlchemy on PyMySQL",
-                field="connection",
-                hint="pymysql.connect(…), or create_engine('mysql+pymysql://…').connect()",
-            )
+        hint = "pymysql.connect(…), or create_engine('mysql+pymysql://…').connect()"
+        driver = driver_of(connection, pymysql.Connection, begun, "PyMySQL", hint)
         _begin(driver, begun, user_commits=driver is not connection)
         _check_same_database(engine, driver)
         db = Db(driver, engine.place.database, ours=False, most_bytes=1 << 20)
@@ -74,14 +64,10 @@ class _CommitOrRollback(contextlib.AbstractContextManager[None]):
 
 
 def _check_same_database(engine: MariaEngine, driver: pymysql.Connection[Any]) -> None:
-    """Compare the tail of the ids, which differs in every database."""
     try:
         with driver.cursor(Cursor) as cursor:
             cursor.execute(f"SELECT value FROM `{engine.place.database}`.tampu_meta WHERE name = 'tail'")  # noqa: S608 - a checked name
             row = cursor.fetchone()
     except pymysql.Error:
         row = None
-    if not row or int(row[0]) != engine.registry.tail:
-        raise InvalidConfig(
-            "the connection is to another database", field="connection", hint=f"connect to {engine.place.shown}"
-        )
+    check_tail(row, engine, engine.place.shown)

@@ -10,8 +10,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from tampu.engines.postgres.database import Db
-from tampu.engines.sql.user_transaction import Transaction
-from tampu.model.errors import InvalidConfig
+from tampu.engines.sql.user_transaction import Transaction, check_tail, driver_of
 
 if TYPE_CHECKING:
     from tampu.engines.postgres.engine import PostgresEngine
@@ -21,18 +20,8 @@ if TYPE_CHECKING:
 def joined(engine: PostgresEngine, connection: Any) -> Iterator[Transaction]:
     """Run calls in the user's transaction. If none is open, begin one and commit it at the end of the block."""
     with contextlib.ExitStack() as begun:
-        driver = connection
-        if not isinstance(connection, psycopg.Connection):
-            # A SQLAlchemy Connection wraps the driver's.
-            driver = getattr(getattr(connection, "connection", None), "driver_connection", None)
-            if isinstance(driver, psycopg.Connection) and not connection.in_transaction():
-                begun.enter_context(connection.begin())
-        if not isinstance(driver, psycopg.Connection):
-            raise InvalidConfig(
-                "the connection must be one of psycopg, or of SQLAlchemy on psycopg",
-                field="connection",
-                hint="psycopg.connect(…), or create_engine('postgresql+psycopg://…').connect()",
-            )
+        hint = "psycopg.connect(…), or create_engine('postgresql+psycopg://…').connect()"
+        driver = driver_of(connection, psycopg.Connection, begun, "psycopg", hint)
         _check_same_database(engine, driver)
         if driver is connection and driver.info.transaction_status == TransactionStatus.IDLE:
             begun.enter_context(driver.transaction())
@@ -45,7 +34,6 @@ def joined(engine: PostgresEngine, connection: Any) -> Iterator[Transaction]:
 
 
 def _check_same_database(engine: PostgresEngine, driver: psycopg.Connection[Any]) -> None:
-    """Compare the tail of the ids, which differs in every schema."""
     status = driver.info.transaction_status
     try:
         with driver.cursor() as cursor:
@@ -58,8 +46,4 @@ def _check_same_database(engine: PostgresEngine, driver: psycopg.Connection[Any]
     else:
         if status == TransactionStatus.IDLE and not driver.autocommit:
             driver.rollback()  # our SELECT began a transaction
-    values = tuple(row.values()) if isinstance(row, dict) else row
-    if not values or int(values[0]) != engine.registry.tail:
-        raise InvalidConfig(
-            "the connection is to another database", field="connection", hint=f"connect to {engine.place.shown}"
-        )
+    check_tail(tuple(row.values()) if isinstance(row, dict) else row, engine, engine.place.shown)

@@ -20,6 +20,22 @@ from tampu.model.message import Message, State
 R = TypeVar("R")
 
 
+Finding = tuple[str, str, str]
+"""What a check of `tampu doctor` found: name, ok or warn or bad, text."""
+
+
+def schema_finding(where: str, version: int, newest: int) -> Finding:
+    return ("schema", "ok" if version == newest else "warn", f"{where}version {version}, newest {newest}")
+
+
+def index_finding(messages: int, places: int, wrong: int) -> Finding:
+    """Every message must be in exactly one index, and the stored counts must match."""
+    if messages == places and not wrong:
+        return ("indexes", "ok", f"{messages} messages, each in one index; counts agree")
+    text = f"{messages} messages in {places} places, {wrong} wrong counts; this is a bug in tampu, please report it"
+    return ("indexes", "bad", text)
+
+
 class Readers(Protocol):
     """Connections for reading."""
 

@@ -10,7 +10,7 @@ from tampu.engines import port
 from tampu.engines.sql.commit import Commit, carry_out
 from tampu.engines.sql.db import Db
 from tampu.engines.sql.rules import unit_names
-from tampu.model.errors import TampuError, Unavailable
+from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 
 if TYPE_CHECKING:
     from tampu.engines.sql.base import BaseEngine
@@ -68,11 +68,31 @@ class Transaction:
         return replies
 
 
+def driver_of(connection: Any, kind: type[Any], begun: contextlib.ExitStack, name: str, hint: str) -> Any:
+    """The driver's connection, of this kind. One of SQLAlchemy wraps it; it begins a transaction if none is open."""
+    if isinstance(connection, kind):
+        return connection
+    driver = getattr(getattr(connection, "connection", None), "driver_connection", None)
+    if not isinstance(driver, kind):
+        raise InvalidConfig(
+            f"the connection must be one of {name}, or of SQLAlchemy on {name}", field="connection", hint=hint
+        )
+    if not connection.in_transaction():
+        begun.enter_context(connection.begin())
+    return driver
+
+
+def check_tail(row: Sequence[Any] | None, engine: BaseEngine, shown: str) -> None:
+    """Refuse a connection to another database: the tail of the ids differs in each. ``row`` has that of this one."""
+    if not row or int(row[0]) != engine.registry.tail:
+        raise InvalidConfig("the connection is to another database", field="connection", hint=f"connect to {shown}")
+
+
 @contextlib.contextmanager
-def own(engine: BaseEngine, db: Db) -> Iterator[Transaction]:
+def own(engine: BaseEngine, db: Db, begin: bytes = b"BEGIN") -> Iterator[Transaction]:
     """A transaction on the engine's own connection."""
     work = Transaction(engine, db, notify_queues=False)
-    db.command(b"BEGIN")
+    db.command(begin)
     yield work
     if not work.active:
         raise Unavailable("the transaction was ended inside the block", hint="leave commit to the with block")

@@ -7,21 +7,19 @@ import sqlite3
 from pathlib import Path
 
 from tampu.engines.encoding import READY
+from tampu.engines.sql.base import Finding, schema_finding
 from tampu.engines.sqlite import files
 from tampu.engines.sqlite.database import Db
 from tampu.engines.sqlite.ids import STEP
 from tampu.engines.sqlite.reserve import free_space
 
-Finding = tuple[str, str, str]
 _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
 
 def check(db: Db, path: str, durability: str, now: int, *, is_full: bool) -> list[Finding]:
     found = [_library()]
     (schema,) = db.execute("SELECT value FROM tampu_meta WHERE name = 'schema'").fetchone()
-    newest = files.newest_schema()
-    found.append(("schema", "ok" if schema == newest else "warn", f"version {schema}, newest {newest}"))
-    found.append(_durability(durability))
+    found += [schema_finding("", schema, files.newest_schema()), _durability(durability)]
     if path != files.MEMORY:
         found += [folder(Path(path)), access(Path(path)), _space(path, is_full)]
     damage = [text for (text,) in db.execute("PRAGMA quick_check(5)")]

@@ -15,7 +15,7 @@ from tampu.engines import port
 from tampu.engines.sql.base import BaseEngine
 from tampu.engines.sql.commit import carry_out
 from tampu.engines.sql.rules import unit_names
-from tampu.engines.sql.user_transaction import Transaction
+from tampu.engines.sql.user_transaction import Transaction, own
 from tampu.engines.sql.verbs.table import VERBS, each
 from tampu.engines.sqlite import checks, files, forks
 from tampu.engines.sqlite.commit import Commit
@@ -241,17 +241,10 @@ class SqliteEngine(BaseEngine):
             self._check_usable()
             try:
                 with self._write_lock():
-                    db = self._db
-                    work = Transaction(self, Db(db.connection, check=self.check_process), notify_queues=False)
+                    db = Db(self._db.connection, check=self.check_process)
                     try:
-                        db.execute("BEGIN IMMEDIATE")
-                        yield work
-                        self.check_process()
-                        if not db.active:
-                            raise Unavailable(
-                                "the transaction was ended inside the block", hint="leave commit to the with block"
-                            )
-                        db.execute("COMMIT")
+                        with own(self, db, b"BEGIN IMMEDIATE") as work:
+                            yield work
                     except BaseException:
                         if self._ours:
                             db.rollback()

@@ -243,12 +243,7 @@ class _LookupBatch:
         self._write_replaced()
         # States are final only after groups have admitted or held the messages: put them into the replies.
         by_id = {new.message.id: new.message for new in news}
-        return [
-            msgspec.structs.replace(reply, state=made.state, reason=made.reason, run_us=made.run_us)
-            if (made := by_id.get(reply.id)) is not None
-            else reply
-            for reply in replies
-        ]
+        return [_final(reply, by_id.get(reply.id)) for reply in replies]
 
     def _row_of(self, q: int, new: _New) -> MessageRow:
         item, body, now = new.item, new.item.body, self.commit.now
@@ -288,7 +283,9 @@ class _LookupBatch:
             record.extend([row.seq], [row.stamp], [0], [new.item.body.type])
             reason = new.item.body.hold or ("group" if state == HELD else None)
             run_us = commit.waits.get(row.seq, new.message.run_us)
-            new.message = msgspec.structs.replace(new.message, state=STATES[state], reason=reason, run_us=run_us)
+            message = new.message
+            if (message.state, message.reason, message.run_us) != (STATES[state], reason, run_us):
+                new.message = msgspec.structs.replace(message, state=STATES[state], reason=reason, run_us=run_us)
 
     def _write_requests(self) -> None:
         if self._new_requests:
@@ -320,6 +317,15 @@ class _LookupBatch:
     def _stamp(self, seq: int, id: str) -> tuple[int, bytes | None]:
         made = self.commit.registry.id.seq_of(id)
         return (made.stamp, None) if made is not None and made.seq == seq else (self.commit.stamp, id_bytes(id))
+
+
+def _final(reply: Message, made: Message | None) -> Message:
+    """The reply, with the state that its message has in the end."""
+    if made is None:
+        return reply
+    if not reply.duplicate and reply.body is made.body:
+        return made
+    return msgspec.structs.replace(reply, state=made.state, reason=made.reason, run_us=made.run_us)
 
 
 def removed(call: Publish, item: Item, id: str, stamp: int) -> Message:

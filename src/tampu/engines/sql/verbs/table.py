@@ -14,7 +14,7 @@ from tampu.model.errors import TampuError
 Verb = Callable[[Commit, Any], Sequence[Any]]
 
 
-def each(verb: Callable[[Commit, Any], Any], locks: Callable[[Any], Iterable[bytes]] | None = None) -> Verb:
+def each(verb: Callable[[Any, Any], Any], locks: Callable[[Any], Iterable[bytes]] | None = None) -> Verb:
     """Runs a verb once for each call. A call that it refuses, before it has written anything, does not affect others.
 
     ``locks`` are the locks of a call. Those of all calls are taken first, in one order.
