@@ -76,8 +76,11 @@ def test_storage_options_are_pairs(command: Command, lake: Path):
 
 @pytest.mark.parametrize(
     ("query", "code"),
-    [("SELECT * FRM x", 2), ("DROP VIEW bronze.messages", 2), ("SELECT * FROM '/etc/passwd'", 2), ("", 2)],
-)
+    [
+        ("SELECT * FRM x", 2), ("DROP VIEW bronze.messages", 2), ("SELECT * FROM '/etc/passwd'", 2), ("", 2),
+        ("EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1", 2), ("EXPLAIN ANALYZE DROP VIEW bronze.messages", 2),
+    ],
+)  # fmt: skip
 def test_sql_errors_fit_in_a_line(query: str, code: int, command: Command, lake: Path):
     answer = command("sql", query)
     assert answer.code == code

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,29 +30,38 @@ def _run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_serve_tells_where_it_is_and_stops_in_order(tmp_path: Path) -> None:
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A server in a process of its own, which ends with the test, however that ends."""
     command = [*TAMPU, "--json", "serve", "--port", "0", "--log-format", "json", "--access-log"]
     with subprocess.Popen(command, cwd=tmp_path, env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        started = json.loads(process.stdout.readline())
-        token = (tmp_path / "tampu.db.key").read_text().strip()
-        web = Web(started["url"], token)
-        until(lambda: web.get("/health").status == 200)
-        assert started.get("sign_in") is None, "this is no terminal: it may be a log"
-        link = json.loads(_run(tmp_path, "signin", "--at", started["url"], "--json").stdout)["link"]
-        signed_in = web.as_key(None).get(link.removeprefix(started["url"]))
-        cookie = signed_in.headers["set-cookie"].split(";")[0]
-        assert web.as_key(None).get("/v1/me", cookie=cookie).status == 200
-        assert "1 session ended" in _run(tmp_path, "signout").stdout
-        until(lambda: web.as_key(None).get("/v1/me", cookie=cookie).status == 401)
-        with tampu.open(started["url"], token=token) as store:
-            message = store.publish("jobs", {"n": 1})
-            assert store.claim("jobs")[0].id == message.id
-        web.get("/v1/queues", x_request_id="mine-1")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == -signal.SIGTERM
-        assert process.stderr is not None
-        log = [json.loads(line) for line in process.stderr.read().splitlines()]
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_serve_tells_where_it_is_and_stops_in_order(tmp_path: Path, serving: subprocess.Popen[bytes]) -> None:
+    assert serving.stdout is not None
+    started = json.loads(serving.stdout.readline())
+    token = (tmp_path / "tampu.db.key").read_text().strip()
+    web = Web(started["url"], token)
+    until(lambda: web.get("/health").status == 200)
+    assert started.get("sign_in") is None, "this is no terminal: it may be a log"
+    link = json.loads(_run(tmp_path, "signin", "--at", started["url"], "--json").stdout)["link"]
+    signed_in = web.as_key(None).get(link.removeprefix(started["url"]))
+    cookie = signed_in.headers["set-cookie"].split(";")[0]
+    assert web.as_key(None).get("/v1/me", cookie=cookie).status == 200
+    assert "1 session ended" in _run(tmp_path, "signout").stdout
+    until(lambda: web.as_key(None).get("/v1/me", cookie=cookie).status == 401)
+    with tampu.open(started["url"], token=token) as store:
+        message = store.publish("jobs", {"n": 1})
+        assert store.claim("jobs")[0].id == message.id
+    web.get("/v1/queues", x_request_id="mine-1")
+    serving.send_signal(signal.SIGTERM)
+    assert serving.wait(60) == -signal.SIGTERM
+    assert serving.stderr is not None
+    log = [json.loads(line) for line in serving.stderr.read().splitlines()]
     assert all({"event", "level", "timestamp"} <= line.keys() for line in log)
     assert token not in json.dumps(log)
     requests = [line for line in log if line["event"] == "request"]

@@ -82,6 +82,10 @@ class Issuer:
         self._thread.join(60)
 
 
+def _base64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
 def _public(key: EllipticCurvePrivateKey | RSAPrivateKey) -> dict[str, Any]:
     if isinstance(key, RSAPrivateKey):
         return RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
@@ -192,7 +196,7 @@ def test_an_rsa_key_that_names_its_algorithm_is_good_for_no_other(web: Web, issu
 
 
 def test_a_token_with_a_header_as_deep_as_can_be_is_refused(web: Web) -> None:
-    deep = base64.urlsafe_b64encode(b'{"alg":"RS256","x":' + b"[" * 5000).decode().rstrip("=")
+    deep = _base64(b'{"alg":"RS256","x":' + b"[" * 5000)
     assert web.as_key(f"{deep}.e30.e30").get("/v1/me").code == "unauthorized"
 
 
@@ -234,6 +238,30 @@ def test_any_end_of_a_token_is_an_answer(web: Web, issuer: Issuer, exp: Any) -> 
     issuer.add("a")
     answer = web.as_key(issuer.token(exp=exp)).get("/v1/me")
     assert answer.status == (200 if isinstance(exp, int | float) and 1 < exp < float("inf") else 401)
+
+
+@pytest.mark.parametrize("exp", [float("inf"), [1]], ids=repr)
+def test_an_older_library_that_lets_an_error_through_makes_no_other_answer(
+    web: Web, issuer: Issuer, monkeypatch: pytest.MonkeyPatch, exp: Any
+) -> None:
+    """PyJWT 2.10, the oldest that is allowed, only converts a `ValueError` of this."""
+    monkeypatch.setattr(jwt.PyJWT, "_validate_exp", lambda _self, payload, *_: int(payload["exp"]))
+    assert web.as_key(issuer.token(exp=exp)).get("/v1/me").code == "unauthorized"
+
+
+@pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
+def test_a_token_that_the_issuers_key_is_too_small_for_is_refused(web: Web, issuer: Issuer) -> None:
+    """Nobody has to sign it. The library's own error is a `ValueError`."""
+    number = (1 << 512) - 569
+    key = {"kty": "RSA", "kid": "a", "e": "AQAB", "n": _base64(number.to_bytes(64))}
+    issuer.says = {"jwks_uri": f"{issuer.url}/keys", "keys": [key]}
+    head = _base64(b'{"alg":"PS512","kid":"a"}')
+    assert web.as_key(f"{head}.e30.{_base64(bytes(64))}").get("/v1/me").code == "unauthorized"
+
+
+def test_a_subject_that_is_no_text_has_an_answer(web: Web, issuer: Issuer) -> None:
+    """JSON can escape half a character, which no encoding can write."""
+    assert web.as_key(issuer.token(sub="\ud800")).get("/v1/me").json["name"] == "\\ud800"
 
 
 def test_keys_for_other_uses_sign_no_tokens(web: Web, issuer: Issuer) -> None:

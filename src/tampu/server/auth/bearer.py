@@ -16,6 +16,7 @@ from tampu.model.decoders import convert, from_json
 from tampu.model.errors import InvalidMessage, Unauthorized, Unavailable
 from tampu.server.auth.grants import ALL_TENANTS, Caller, Grant
 from tampu.server.settings import ServerSettings
+from tampu.wire.problems import clean
 
 _RSA = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
 _ALGORITHMS = [*_RSA, "ES256", "ES384", "ES512", "EdDSA"]
@@ -97,7 +98,7 @@ class Issuer:
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud"]},
             )
-        except (jwt.PyJWTError, OverflowError, ValueError, TypeError) as error:
+        except (jwt.PyJWTError, ValueError, OverflowError, TypeError) as error:  # the last two: PyJWT before 2.11
             raise Unauthorized(f"invalid token: {error}", field="authorization", hint="get a new one") from None
         bearer = self._read(claims)
         if len(self._known) >= _MOST_KNOWN:
@@ -114,7 +115,7 @@ class Issuer:
             raise Unauthorized(f"the token has no usable claim {self._claim}: {error}") from None
         left = min(int(claims["exp"]) - int(time.time()), _MOST_SECONDS)
         valid_until = time.monotonic() + left + _LEEWAY
-        return Bearer(ours, str(claims.get("sub", "token"))[:100], valid_until)
+        return Bearer(ours, clean(str(claims.get("sub", "token")))[:100], valid_until)
 
     async def _key(self, kid: str) -> _Key:
         if kid in self._keys and time.monotonic() - self._read_at <= _KEYS_SECONDS:
