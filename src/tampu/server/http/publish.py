@@ -15,7 +15,7 @@ from tampu.model.message import JSON, Encoded, Message, NewMessage
 from tampu.model.times import moment, moment_or_none
 from tampu.server.auth.grants import Caller
 from tampu.server.http import fast_publish, raw_publish
-from tampu.server.http.request import ADMITTED, MAX_SMALL_BODY, HttpRequest, Reply, check_batch
+from tampu.server.http.request import MAX_SMALL_BODY, HttpRequest, Reply, check_batch
 from tampu.server.server_state import ServerState
 from tampu.wire import bodies
 from tampu.wire.media import decode_part, write
@@ -110,65 +110,29 @@ class FastRouteMany(FastRoute):
         return 200, write(bodies.PublishedMany(views), self.form)
 
 
-def _add_fast_route(request: HttpRequest, *others: Any, route: FastRoute) -> None:
-    """Let later requests use the route, if they can differ from this one only in their body."""
-    if route.caller.key_id is None or request.server.limits.applies(route.caller):
-        return
-    # The key was checked when the headers arrived; it may have been revoked before the body did.
-    if request.server.authenticator.known(request.headers) is route.caller:
-        for key in (fast_publish.route_key(request.scope["raw_path"], request.headers), *others):
-            request.server.add_fast_route(key, route)
-
-
-def _is_simple(request: HttpRequest) -> bool:
-    # Only requests with a key in the header: the key identifies the route, a session cookie would not.
-    headers = request.headers
-    plain = (
-        b"authorization" in headers and not request.scope["query_string"] and not raw_publish.HEADERS & headers.keys()
-    )
-    return plain and request.span is None
-
-
 # -- the normal path
 
 
 async def publish_one(request: HttpRequest, queue: str) -> Reply:
     """The body is the payload, of any content type; the other fields are headers or query parameters."""
-    server, headers = request.server, request.headers
-    simple = _is_simple(request)
-    key = (queue, headers.get(b"authorization"), headers.get(b"content-type"), headers.get(b"accept"))
-    route: FastRouteOne | None = server.fast_routes.get(key) if simple else None
-    make: Callable[[], Publish | PublishSet | None]
-    if route is None:
-        caller = await request.admit()
-        caller.need("publish", validate.name(queue, "queue"))
-        await request.spend(caller, 1)
-        await server.load_settings(caller.tenant, queue)
-        most = server.max_payload(caller.tenant, queue)
-        body = await request.body(_most_body(server, most))
-        (new,) = tracing.carrying([await request.off_loop(raw_publish.message, request, body, most)], request.trace)
-        route = FastRouteOne(caller, queue, request.response_media, new.content_type or "")
-        if simple:
-            _add_fast_route(request, key, route=route)
-        make = functools.partial(route.storing, server, [new])
-    else:
-        request.caller, request.scope[ADMITTED] = route.caller, True
-        await server.load_settings(route.caller.tenant, queue)
-        body = await request.body(_most_body(server, server.max_payload(route.caller.tenant, queue)))
-        await server.load_settings(route.caller.tenant, queue)  # they may have changed while the body arrived
-        make = functools.partial(route.step, server, body)
-    messages = await route.store(server, make)
-    request.subject.add(ids=(message.id for message in messages))
-    status, raw = route.answer(server, messages)
-    return Reply(status, raw, route.form)
+    server = request.server
+    caller = await request.admit()
+    caller.need("publish", validate.name(queue, "queue"))
+    await request.spend(caller, 1)
+    await server.load_settings(caller.tenant, queue)
+    most = server.max_payload(caller.tenant, queue)
+    # More than fits may arrive, so that the error names the queue's limit.
+    body = await request.body(min(server.settings.max_body, max(2 * most, MAX_SMALL_BODY)))
+    news = tracing.carrying([await request.off_loop(raw_publish.message, request, body, most)], request.trace)
+    await server.load_settings(caller.tenant, queue)  # they may have changed while the body arrived
+    return await _store(request, FastRouteOne(caller, queue, request.response_media, news[0].content_type or ""), news)
 
 
 async def publish_many(request: HttpRequest, queue: str) -> Reply:
     caller = await request.admit()
     caller.need("publish", validate.name(queue, "queue"))
     batch = await request.read_large(bodies.PUBLISH)
-    count = request.check_batch(batch.messages, "messages")
-    await request.spend(caller, count)
+    await request.spend(caller, request.check_batch(batch.messages, "messages"))
     await request.server.load_settings(caller.tenant, queue)
     most = request.server.max_payload(caller.tenant, queue)
     news = tracing.carrying(await request.off_loop(new_messages, batch.messages, most), request.trace)
@@ -176,25 +140,34 @@ async def publish_many(request: HttpRequest, queue: str) -> Reply:
     if key is not None:
         news = raw_publish.keyed(news, key.decode("latin-1"))
     route = FastRouteMany(caller, queue, request.response_media, request.media)
-    if _is_simple(request):
-        _add_fast_route(request, route=route)
-    messages: list[Message] = []
-    if news:
-        make = functools.partial(route.storing, request.server, news, batch.once, one_request=key is not None)
-        messages = await route.store(request.server, make)
+    return await _store(request, route, news, batch.once, one_request=key is not None)
+
+
+async def _store(request: HttpRequest, route: FastRoute, news: list[Any], *batch: str | None, **more: bool) -> Reply:
+    _add_fast_route(request, route)
+    make = functools.partial(route.storing, request.server, news, *batch, **more)
+    messages = await route.store(request.server, make) if news else []
     request.subject.add(ids=(message.id for message in messages))
     status, raw = route.answer(request.server, messages)
     return Reply(status, raw, route.form)
 
 
+def _add_fast_route(request: HttpRequest, route: FastRoute) -> None:
+    """Let later requests use the route, if they can differ from this one only in their body."""
+    server, headers = request.server, request.headers
+    # Only with a key in the header: the key identifies the route, a session cookie would not.
+    if route.caller.key_id is None or b"authorization" not in headers or server.limits.applies(route.caller):
+        return
+    if request.scope["query_string"] or raw_publish.HEADERS & headers.keys() or request.span is not None:
+        return
+    # The key was checked when the headers arrived; it may have been revoked before the body did.
+    if server.authenticator.known(headers) is route.caller:
+        server.add_fast_route(fast_publish.route_key(request.scope["raw_path"], headers), route)
+
+
 def new_messages(given: list[Any], most: int) -> list[NewMessage]:
     """``most``: the maximum bytes of a payload in the queue."""
     return [each.plain(most) for each in given]
-
-
-def _most_body(server: ServerState, most: int) -> int:
-    """The maximum bytes of a body that is a payload: more than ``most``, so that the error names the queue's limit."""
-    return min(server.settings.max_body, max(2 * most, MAX_SMALL_BODY))
 
 
 def published(caller: Caller, m: Message, form: str, whole: bool = True) -> bodies.Published:

@@ -22,21 +22,11 @@ class QueueDepths(Collector):
         self._core = core
         self._most = most_queues
 
-    def describe(self) -> Iterator[Metric]:
-        """Called at registration; reads nothing from the store."""
-        yield from self._families()
-
-    @staticmethod
-    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
-        return (
-            GaugeMetricFamily("tampu_messages", "Messages by state", labels=["tenant", "queue", "state"]),
-            GaugeMetricFamily(
-                "tampu_oldest_ready_seconds", "Age of the oldest ready message", labels=["tenant", "queue"]
-            ),
-        )
-
     def collect(self) -> Iterator[Metric]:
-        counts, ages = self._families()
+        counts = GaugeMetricFamily("tampu_messages", "Messages by state", labels=["tenant", "queue", "state"])
+        ages = GaugeMetricFamily(
+            "tampu_oldest_ready_seconds", "Age of the oldest ready message", labels=["tenant", "queue"]
+        )
         engine = self._core.engine
         sums: dict[tuple[str, str, State], int] = {}
         oldest: dict[tuple[str, str], float] = {}
@@ -66,28 +56,18 @@ class MaintenanceMetrics(Collector):
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def describe(self) -> Iterator[Metric]:
-        yield from self._families()
-
-    @staticmethod
-    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
-        return (
-            GaugeMetricFamily("tampu_maintenance_lag_seconds", "How late the oldest due maintenance work is"),
-            GaugeMetricFamily("tampu_maintenance_leader", "1 on the node that does the maintenance"),
-            GaugeMetricFamily("tampu_maintenance_idle_seconds", "Seconds since this node's maintenance last ran"),
-        )
-
     def collect(self) -> Iterator[Metric]:
-        lag, lead, idle = self._families()
         due = self._core.engine.next_due()
-        lag.add_metric([], 0.0 if due is None else max(0, self._core.engine.now() - due) / SECOND)
-        yield lag
+        lag = 0.0 if due is None else max(0, self._core.engine.now() - due) / SECOND
+        yield GaugeMetricFamily("tampu_maintenance_lag_seconds", "How late the oldest due maintenance work is", lag)
         maintenance = self._core.maintenance
         if maintenance is not None:
-            lead.add_metric([], float(maintenance.alive and maintenance.leads))
-            idle.add_metric([], time.monotonic() - maintenance.last_run_at)
-            yield lead
-            yield idle
+            leads = float(maintenance.alive and maintenance.leads)
+            yield GaugeMetricFamily("tampu_maintenance_leader", "1 on the node that does the maintenance", leads)
+            idle = time.monotonic() - maintenance.last_run_at
+            yield GaugeMetricFamily(
+                "tampu_maintenance_idle_seconds", "Seconds since this node's maintenance last ran", idle
+            )
 
 
 class FollowerMetrics(Collector):
@@ -96,18 +76,11 @@ class FollowerMetrics(Collector):
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def describe(self) -> Iterator[Metric]:
-        yield from self._families()
-
-    @staticmethod
-    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
-        return (
-            GaugeMetricFamily("tampu_follower_lag", "Transitions that a follower has not seen", labels=["follower"]),
-            GaugeMetricFamily("tampu_follower_parked", "1 if a follower is parked after errors", labels=["follower"]),
-        )
-
     def collect(self) -> Iterator[Metric]:
-        lag, parked = self._families()
+        lag = GaugeMetricFamily("tampu_follower_lag", "Transitions that a follower has not seen", labels=["follower"])
+        parked = GaugeMetricFamily(
+            "tampu_follower_parked", "1 if a follower is parked after errors", labels=["follower"]
+        )
         for status in follower_verbs.statuses(self._core.engine):
             lag.add_metric([status.name], status.behind)
             parked.add_metric([status.name], float(status.status == "parked"))
