@@ -198,7 +198,7 @@ def serve_and_die(file: str, nth: int, port: int) -> None:
 
     Path(f"{file}.pid").write_text(str(os.getpid()))
     setattr(SqliteEngine, "run", watched)  # noqa: B010 - in this process only
-    settings = ServerSettings(url=file, port=port, key_file=Path(f"{file}.key"), log_level="error")
+    settings = ServerSettings(url=file, port=port, key_file=f"{file}.key", log_level="error")
     logs.set_up(settings)
     Running(settings).run()
 

@@ -71,7 +71,7 @@ def test_two_first_starts_at_once_that_share_the_key_file_have_one_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until_there: str
 ) -> None:
     url, path = str(tmp_path / "jobs.db"), tmp_path / "admin.key"
-    settings = ServerSettings(url=url, key_file=path)
+    settings = ServerSettings(url=url, key_file=str(path))
     with tampu.open(url, maintenance=False) as store, tampu.open(url, maintenance=False) as beside:
         submit = access.core(store).coalescer.submit
 

@@ -32,8 +32,14 @@ def packed(path: tuple[str | int, ...], value: bytes) -> bytes:
 
 NESTED = b"\xdd" + SIZE.to_bytes(4) + b"\x90" * SIZE
 """A list of empty lists, in MessagePack: each costs 64 times what it has."""
-MANY = b"\xdd" + SIZE.to_bytes(4) + b"\x80" * SIZE
 PAIRS = b"\xdf" + (SIZE // 8).to_bytes(4) + b"".join(b"\xa6%06d\xa0" % n for n in range(SIZE // 8))
+
+
+def many(one: Any) -> bytes:
+    """A list of this, as often as it fits, in MessagePack."""
+    raw = msgspec.msgpack.encode(one)
+    count = SIZE // len(raw)
+    return b"\xdd" + count.to_bytes(4) + raw * count
 
 
 @pytest.fixture
@@ -61,16 +67,16 @@ def first_payload(raw: bytes, media_type: str) -> Any:
     [
         (bodies.PUBLISH.read, repeated(b"{}", b'{"messages":[', b"]}"), JSON),
         (bodies.PUBLISH.read, repeated(b'"a":""', b'{"messages":[{"headers":{', b"}}]}"), JSON),
-        (bodies.PUBLISH.read, packed(("messages",), MANY), MSGPACK),
+        (bodies.PUBLISH.read, packed(("messages",), many({"payload": 1})), MSGPACK),
         (bodies.PUBLISH.read, packed(("messages", 0, "headers"), PAIRS), MSGPACK),
         (first_payload, packed(("messages", 0, "payload"), NESTED), MSGPACK),
         (first_payload, repeated(b"[]", b'{"messages":[{"payload":[', b"]}]}"), JSON),
         (bodies.SETTLE.read, repeated(b"[]", b'{"settlements":[{"verb":"ack","receipt":"a","result":[', b"]}]}"), JSON),
         (bodies.SETTLE.read, packed(("settlements", 0), of_receipt(NESTED)), MSGPACK),
-        (bodies.SETTLE.read, packed(("settlements",), MANY), MSGPACK),
-        (bodies.EXTEND.read, packed(("leases",), MANY), MSGPACK),
-        (bodies.CLAIM.read, packed(("queues",), MANY), MSGPACK),
-        (bodies.IDS.read, packed(("ids",), MANY), MSGPACK),
+        (bodies.SETTLE.read, packed(("settlements",), many({"verb": "ack", "receipt": ""})), MSGPACK),
+        (bodies.EXTEND.read, packed(("leases",), many({"receipt": ""})), MSGPACK),
+        (bodies.CLAIM.read, packed(("queues",), many("")), MSGPACK),
+        (bodies.IDS.read, packed(("ids",), many("")), MSGPACK),
         (atomic.ATOMIC.read, repeated(b"{}", b'{"operations":[{"op":"publish","messages":[', b"]}]}"), JSON),
         (lambda raw, _: frames.WORKER_FRAME.decode(raw), FRAME, MSGPACK),
     ],
@@ -168,6 +174,20 @@ def test_a_result_that_nobody_could_read_is_refused(web: Web, result: bytes) -> 
     raw = packed(("settlements", 0), of_receipt(result, receipt=lease["receipt"]))
     assert web.post("/v1/settle", raw, content_type=MSGPACK).code == "invalid_message"
     assert web.get("/v1/queues/jobs/stats").json["counts"]["leased"] == 1
+
+
+def test_a_result_that_does_not_fit_is_not_decoded(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    web.request("PATCH", "/v1/queues/jobs/config", {"max_payload": 1000})
+    web.post("/v1/queues/jobs/messages", {"n": 1})
+    (lease,) = web.post("/v1/claim", {"queues": "jobs"}).json["leases"]
+
+    def decode(_: bytes) -> Any:
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr("tampu.wire.media._from_msgpack", decode)
+    settlement = {"verb": "ack", "receipt": lease["receipt"], "result": "x" * 1100}
+    raw = msgspec.msgpack.encode({"settlements": [settlement]})
+    assert web.post("/v1/settle", raw, content_type=MSGPACK, accept=JSON).code == "payload_too_large"
 
 
 def test_a_payload_of_messagepack_is_decoded_when_it_fits() -> None:

@@ -175,7 +175,7 @@ class FakeTransport(asyncio.Transport):
 
 async def opened(app: Any, *, wait: bool = True, **settings: Any) -> tuple[Any, FakeTransport]:
     """A protocol whose handshake is over, or with ``wait=False`` has begun."""
-    given = ServerSettings.model_validate({"url": "memory://", **settings})
+    given = ServerSettings(url="memory://", **settings)
     kind = stream_protocol.stream_protocol_for(given)
     config = uvicorn.Config(app, ws=kind, ws_max_size=given.max_frame, ws_per_message_deflate=False, log_config=None)
     config.load()

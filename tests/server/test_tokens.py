@@ -317,4 +317,4 @@ def test_good_tokens_do_not_wait_for_the_look_for_an_unknown_key(
 
 
 def web_settings(issuer: Issuer) -> ServerSettings:
-    return ServerSettings.model_validate({"oidc_issuer": issuer.url, "oidc_audience": "tampu"})
+    return ServerSettings(oidc_issuer=issuer.url, oidc_audience="tampu")

@@ -26,7 +26,7 @@ from tests.servers.ports import free_port
 
 
 def settings_of(given: dict[str, Any]) -> ServerSettings:
-    return ServerSettings.model_validate({"port": 0, "stop_timeout": 5, **given})
+    return ServerSettings(**{"port": 0, "stop_timeout": 5, **given})
 
 
 class Server:

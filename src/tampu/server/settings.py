@@ -3,75 +3,76 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+import msgspec
+from msgspec import Meta
 
+from tampu.model.decoders import convert
 from tampu.model.errors import InvalidConfig
-from tampu.server.options import OPTIONS
 
 DEFAULT_FILE = "tampu.toml"
 
 
-def _of(name: str) -> Any:
-    option = OPTIONS[name]
-    return Field(option.default, description=option.help, **option.limits)
+def _about(help: str, **limits: Any) -> Meta:
+    return Meta(description=help, **limits)
 
 
-class ServerSettings(BaseSettings):
-    """One field per setting; defaults and help are in `options`."""
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Each setting with its limits and help, which is also that of its flag and of the reference page."""
 
-    model_config = SettingsConfigDict(env_prefix="TAMPU_", extra="ignore", frozen=True)
-
-    url: str = _of("url")
-    host: str = _of("host")
-    port: int = _of("port")
-    auth: bool = _of("auth")
-    key_file: Path | None = _of("key_file")
-    durability: str | None = _of("durability")
-    journal_retention: float = _of("journal_retention")
-    maintenance: bool = _of("maintenance")
-    log_format: Literal["auto", "json", "pretty"] = _of("log_format")
-    log_level: Literal["debug", "info", "warning", "error"] = _of("log_level")
-    access_log: bool = _of("access_log")
-    max_body: int = _of("max_body")
-    max_frame: int = _of("max_frame")
-    max_headers: int = _of("max_headers")
-    max_batch: int = _of("max_batch")
-    max_wait: float = _of("max_wait")
-    max_connections: int = _of("max_connections")
-    max_body_bytes: int = _of("max_body_bytes")
-    max_polls: int = _of("max_polls")
-    max_streams: int = _of("max_streams")
-    max_feeds: int = _of("max_feeds")
-    max_listings: int = _of("max_listings")
-    read_timeout: float = _of("read_timeout")
-    idle_timeout: float = _of("idle_timeout")
-    stop_timeout: float = _of("stop_timeout")
-    key_rate: float = _of("key_rate")
-    key_burst: int = _of("key_burst")
-    tenant_rate: float = _of("tenant_rate")
-    tenant_burst: int = _of("tenant_burst")
-    login_attempts: int = _of("login_attempts")
-    oidc_issuer: str | None = _of("oidc_issuer")
-    oidc_audience: str | None = _of("oidc_audience")
-    oidc_jwks_url: str | None = _of("oidc_jwks_url")
-    oidc_claim: str = _of("oidc_claim")
-    public_metrics: bool = _of("public_metrics")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the framework calls it so
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the framework calls it so
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = cls.model_config.get("toml_file")
-        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file))
+    url: Annotated[str, _about("The store: a file, postgresql://…, redis://…")] = "tampu.db"
+    host: Annotated[str, _about("The address to listen on")] = "127.0.0.1"
+    port: Annotated[int, _about("The port to listen on; 0 picks a free one", ge=0, le=65535)] = 8400
+    auth: Annotated[bool, _about("Require a key; if off, everybody is admin, and only loopback is served")] = True
+    key_file: Annotated[
+        str | None, _about("File of the first admin key; default: beside the store's file, or tampu-admin.key")
+    ] = None
+    durability: Annotated[str | None, _about("A durability weaker than full, if the engine has one")] = None
+    journal_retention: Annotated[float, _about("Seconds to keep the journal", gt=0)] = 7 * 86_400
+    maintenance: Annotated[bool, _about("Run delays, lease expiry and retention; at least one node must do so")] = True
+    log_format: Annotated[Literal["auto", "json", "pretty"], _about("auto: pretty on a terminal, else json")] = "auto"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _about("The lowest level that is logged")] = (
+        "info"
+    )
+    access_log: Annotated[
+        bool, _about("One log line per request and worker stream, with its queue and message ids")
+    ] = False
+    max_body: Annotated[int, _about("Maximum bytes of a request's body", ge=1024)] = 32 << 20
+    max_frame: Annotated[int, _about("Maximum bytes of a message in a worker's stream", ge=1024)] = 1 << 20
+    max_headers: Annotated[int, _about("Maximum bytes of a request's headers, or of its trailers", ge=1024)] = 32 << 10
+    max_batch: Annotated[int, _about("Maximum messages, settlements or ids in a request", ge=1, le=10_000)] = 10_000
+    max_wait: Annotated[float, _about("Maximum seconds of a long poll", ge=0, le=3600)] = 60
+    max_connections: Annotated[int, _about("Maximum open connections; more are answered 503", ge=1)] = 10_000
+    max_body_bytes: Annotated[int, _about("Maximum bytes of all bodies at work; more are answered 503", ge=1)] = (
+        256 << 20
+    )
+    max_polls: Annotated[int, _about("Maximum claims and results that wait; more are answered 503", ge=1)] = 5_000
+    max_streams: Annotated[int, _about("Maximum worker streams; more are answered 503", ge=1)] = 2_000
+    max_feeds: Annotated[int, _about("Maximum event feeds; more are answered 503", ge=1)] = 1_000
+    max_listings: Annotated[int, _about("Maximum long reads that run or wait; more are answered 503", ge=1)] = 200
+    read_timeout: Annotated[
+        float, _about("Seconds for a request to arrive completely, and for a slow client to read its answer", gt=0)
+    ] = 20
+    idle_timeout: Annotated[float, _about("Seconds that a connection is kept between requests", gt=0)] = 75
+    stop_timeout: Annotated[float, _about("Seconds for open requests to finish when the server stops", ge=0)] = 20
+    key_rate: Annotated[float, _about("Messages a second of each key, over all nodes; 0: no limit", ge=0)] = 0
+    key_burst: Annotated[int, _about("Messages at once after a quiet time; 0: one second's worth", ge=0)] = 0
+    tenant_rate: Annotated[float, _about("Messages a second of each tenant, over all nodes; 0: no limit", ge=0)] = 0
+    tenant_burst: Annotated[int, _about("Messages at once after a quiet time; 0: one second's worth", ge=0)] = 0
+    login_attempts: Annotated[int, _about("Bad keys a minute from one address; more are answered 429", ge=1)] = 20
+    oidc_issuer: Annotated[str | None, _about("Also accept bearer tokens (JWT) of this issuer")] = None
+    oidc_audience: Annotated[str | None, _about("The audience (aud) a token must have; required with oidc_issuer")] = (
+        None
+    )
+    oidc_jwks_url: Annotated[str | None, _about("Where the issuer's keys are; default: found through the issuer")] = (
+        None
+    )
+    oidc_claim: Annotated[str, _about("The token claim with tenant and grants")] = "tampu"
+    public_metrics: Annotated[bool, _about("Serve /metrics without a key, even on a public address")] = False
 
     @property
     def loopback(self) -> bool:
@@ -87,20 +88,16 @@ def load(file: Path | None = None, **flags: Any) -> ServerSettings:
     """Load the settings. Refuses invalid ones, and a public address without auth."""
     if file is not None and not file.is_file():
         raise InvalidConfig(f"there is no file {file}", field="config")
-    path = file or Path(DEFAULT_FILE)
-
-    class Here(ServerSettings):
-        model_config = SettingsConfigDict(env_prefix="TAMPU_", extra="ignore", frozen=True, toml_file=path)
-
+    given = _from_file(file or Path(DEFAULT_FILE))
+    for name in ServerSettings.__struct_fields__:
+        if f"TAMPU_{name.upper()}" in os.environ:
+            given[name] = os.environ[f"TAMPU_{name.upper()}"]
+    given |= {name: value for name, value in flags.items() if value is not None}
     try:
-        _refuse_unknown(path)
-        made = Here(**{name: value for name, value in flags.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise InvalidConfig(f"{name}: {first['msg']}", field=name) from None
-    except ValueError as error:
-        raise InvalidConfig(f"{path}: {error}", field="config") from None
+        made = convert(given, ServerSettings, strict=False)
+    except msgspec.ValidationError as error:
+        text, _, name = str(error).partition(" - at `$.")
+        raise InvalidConfig(f"{name.rstrip('`')}: {text}", field=name.rstrip("`")) from None
     if not made.auth and not made.loopback:
         raise InvalidConfig(
             f"refusing to serve {made.host} with auth off", field="auth", hint="turn auth on, or listen on 127.0.0.1"
@@ -110,11 +107,13 @@ def load(file: Path | None = None, **flags: Any) -> ServerSettings:
     return made
 
 
-def _refuse_unknown(path: Path) -> None:
-    """An unknown setting is most likely misspelled."""
-    import tomllib
-
-    if path.is_file():
-        unknown = tomllib.loads(path.read_text()).keys() - ServerSettings.model_fields.keys() - {"lake"}
-        if unknown:
-            raise ValueError(f"unknown setting: {', '.join(sorted(unknown))}")
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(path.read_text()) if path.is_file() else {}
+    except ValueError as error:
+        raise InvalidConfig(f"{path}: {error}", field="config") from None
+    found.pop("lake", None)
+    unknown = found.keys() - set(ServerSettings.__struct_fields__)
+    if unknown:  # most likely misspelled
+        raise InvalidConfig(f"{path}: unknown setting: {', '.join(sorted(unknown))}", field="config")
+    return found

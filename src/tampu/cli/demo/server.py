@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
+
 import tampu
 from tampu.cli.session import Session
 
-_NEEDED = ("aiohttp", "fastapi", "jinja2", "prometheus_client", "pydantic_settings", "structlog", "urllib3", "uvicorn")
+_NEEDED = ("aiohttp", "fastapi", "jinja2", "prometheus_client", "structlog", "urllib3", "uvicorn")
 _TRICKLE_SECONDS = 1.0
 _PRIVATE = Path(".tampu-demo")
 """The folder of the demo's admin key: only its owner can read it, and git ignores it."""
@@ -49,14 +51,14 @@ def server(session: Session) -> Iterator[Served]:
 
     config = settings.load(url=session.store, host="127.0.0.1", auth=True, log_level="error")
     if config.key_file is None:
-        config = config.model_copy(update={"key_file": _private(first_key.path_of(config).name)})
+        config = msgspec.structs.replace(config, key_file=str(_private(first_key.path_of(config).name)))
     logs.set_up(config)
     try:
         running = Running(config)
     except tampu.InvalidConfig as error:
         if error.field != "port":
             raise
-        running = Running(config.model_copy(update={"port": 0}))  # the port is in use: take any free one
+        running = Running(msgspec.structs.replace(config, port=0))  # the port is in use: take any free one
     thread = threading.Thread(target=running.run, name="tampu-server", daemon=True)
     thread.start()
     try:

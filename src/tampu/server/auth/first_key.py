@@ -39,7 +39,7 @@ _read_mark = from_json(_Mark).decode
 def path_of(settings: ServerSettings) -> Path:
     """The file of the admin key."""
     if settings.key_file is not None:
-        return settings.key_file
+        return Path(settings.key_file)
     store = store_file(settings.url)
     return Path("tampu-admin.key") if store is None else Path(f"{store}.key")
 

@@ -143,9 +143,11 @@ async def publish_many(request: HttpRequest, queue: str) -> Reply:
     return await _store(request, route, news, batch.once, one_request=key is not None)
 
 
-async def _store(request: HttpRequest, route: FastRoute, news: list[Any], *batch: str | None, **more: bool) -> Reply:
+async def _store(
+    request: HttpRequest, route: FastRoute, news: list[Any], once: str | None = None, *, one_request: bool = False
+) -> Reply:
     _add_fast_route(request, route)
-    make = functools.partial(route.storing, request.server, news, *batch, **more)
+    make = functools.partial(route.storing, request.server, news, once, one_request=one_request)
     messages = await route.store(request.server, make) if news else []
     request.subject.add(ids=(message.id for message in messages))
     status, raw = route.answer(request.server, messages)

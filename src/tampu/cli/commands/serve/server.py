@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 import tampu
 from tampu.cli.app import command
 from tampu.cli.session import Session, hidden
-from tampu.server.options import OPTIONS
+from tampu.server.settings import ServerSettings
 
 _PANEL = "Serve"
 
@@ -48,15 +48,17 @@ def serve(session: Session, /, **given: Any) -> None:
 def _options() -> list[inspect.Parameter]:
     file = typer.Option("--config", metavar="FILE", help="Settings file (default: tampu.toml, if it exists)")
     made = [_option("config", Annotated[Path | None, file])]
-    for name, option in OPTIONS.items():
+    defaults = ServerSettings()
+    for name, annotation in get_type_hints(ServerSettings, include_extras=True).items():
         if name != "url":  # a global option of the command
+            kind, about = get_args(annotation)
             flag = f"--{name.replace('_', '-')}"
             typer_option = typer.Option(
-                f"{flag}/--no-{flag[2:]}" if option.kind is bool else flag,
-                help=f"{option.help} [TAMPU_{name.upper()}; {_shown(option.default)}]",
+                f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
+                help=f"{about.description} [TAMPU_{name.upper()}; {_shown(getattr(defaults, name))}]",
                 show_default=False,
             )
-            made.append(_option(name, Annotated[option.kind | None, typer_option]))
+            made.append(_option(name, Annotated[(kind if kind in (bool, int, float) else str) | None, typer_option]))
     return made
 
 
