@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -158,7 +159,7 @@ def test_a_server_that_comes_back_is_followed_again(page: Page, server: Server, 
     server.stop()
     expect(page.get_by_role("status")).not_to_have_text("live")
     store.publish("emails", 2)
-    again = Server(**{**server.settings.model_dump(), "port": int(server.url.rpartition(":")[2])})
+    again = Server(**{**msgspec.structs.asdict(server.settings), "port": int(server.url.rpartition(":")[2])})
     try:
         live(page)
         expect(page.locator("#queues tbody tr td").first).to_have_text("2")

@@ -6,8 +6,8 @@ import asyncio
 import io
 import threading
 import urllib.parse
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,12 +18,11 @@ from tampu.broker.settings import Settings, resolve
 from tampu.broker.store import AllVerbs, Store
 from tampu.broker.streams.stream import Stream, StreamRequest
 from tampu.client import failures
-from tampu.client.admin import RemoteAdmin, RemoteFollowerVerbs
+from tampu.client.admin import RemoteAdmin, RemoteFollowerVerbs, RemoteScheduleVerbs
 from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.request import Nap, Request, reader
-from tampu.client.schedules import RemoteScheduleVerbs
 from tampu.client.sync_http import SyncHttp
 from tampu.client.verbs import RemoteNotes
 from tampu.model.config import BUILT_IN
@@ -32,6 +31,7 @@ from tampu.model.message import MSGPACK
 from tampu.wire import bodies, media
 from tampu.wire.problems import from_answer
 
+R = TypeVar("R")
 _NO_LIMITS = resolve(msgspec.structs.replace(BUILT_IN, max_payload=1 << 30))
 _OPENING_SECONDS = 4.0
 _READ_ME = reader(bodies.Me)
@@ -92,25 +92,26 @@ class RemoteCore(StepRunner):
             return None
         if tracing.on() and step.trace is None:
             step.trace = tracing.carrier()
-        tries = pauses(step.patience)
-        while True:
-            self._check_open()
-            try:
-                return self._read(step, *self._sync.send(step))
-            except (NotSent, Broken, Unavailable) as error:
-                self._ended.wait(self._pause_before_retry(step, error, tries))
+        return self._repeat(step, lambda: self._read(step, *self._sync.send(step)))
 
     def open(self, step: Request) -> io.RawIOBase:
         """The response body as a stream, for bodies too large for memory. Retries until the response has begun."""
+
+        def begin() -> io.RawIOBase:
+            status, body = self._sync.open(step)
+            if status >= 300:
+                with io.BufferedReader(body) as problem:
+                    raise from_answer(status, problem.read(failures.MAX_ANSWER))
+            return body
+
+        return self._repeat(step, begin)
+
+    def _repeat(self, step: Request, send: Callable[[], R]) -> R:
         tries = pauses(step.patience)
         while True:
             self._check_open()
             try:
-                status, body = self._sync.open(step)
-                if status >= 300:
-                    with io.BufferedReader(body) as problem:
-                        raise from_answer(status, problem.read(failures.MAX_ANSWER))
-                return body
+                return send()
             except (NotSent, Broken, Unavailable) as error:
                 self._ended.wait(self._pause_before_retry(step, error, tries))
 

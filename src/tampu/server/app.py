@@ -13,8 +13,7 @@ import tampu
 from tampu.model.errors import Forbidden, InvalidMessage, NotFound, TampuError, Unauthorized
 from tampu.server.http import message_handlers, openapi
 from tampu.server.http.asgi import AsgiApp
-from tampu.server.http.error_response import internal_error
-from tampu.server.http.request import KEY, HttpRequest
+from tampu.server.http.request import KEY, HttpRequest, internal_error, refused
 from tampu.server.routes import (
     admin,
     atomic,
@@ -24,32 +23,21 @@ from tampu.server.routes import (
     health,
     keys,
     messages,
-    notes,
     queues,
     schedules,
     session,
     spark,
     verbs,
 )
+from tampu.server.routes.common import respond
 from tampu.server.server_state import ServerState
 from tampu.wire.problems import MethodNotAllowed
 
 ROUTERS = (
-    verbs,
-    atomic,
-    messages,
-    notes,
-    queues,
-    admin,
-    schedules,
-    followers,
-    events,
-    spark,
-    keys,
-    session,
-    health,
-    console,
-)
+    verbs.router, atomic.router, messages.router, messages.notes, queues.router, admin.router, schedules.router,
+    followers.router, events.router, spark.router, keys.router, session.router, health.router, console.router,
+    console.pages,
+)  # fmt: skip
 
 
 def make_app(server: ServerState) -> AsgiApp:
@@ -68,8 +56,8 @@ def framework() -> FastAPI:
         redirect_slashes=False,  # such a redirect names the visitor's Host, and http
         default_response_class=Response,
     )
-    for module in ROUTERS:
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router)
     app.add_exception_handler(TampuError, _refused)
     app.add_exception_handler(RequestValidationError, _bad_parameter)
     app.add_exception_handler(HTTPException, _http)
@@ -81,10 +69,7 @@ def framework() -> FastAPI:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, TampuError)
     http_request: HttpRequest = request.scope[KEY]
-    reply = AsgiApp.refuse(http_request, error)
-    response = Response(reply.body, reply.status)
-    response.raw_headers = reply.headers
-    return response
+    return respond(refused(http_request.server, http_request.id, error))
 
 
 async def _defect(request: Request, _error: Exception) -> Response:
@@ -104,7 +89,7 @@ async def _http(request: Request, error: Exception) -> Response:
     kinds: dict[int, type[TampuError]] = {401: Unauthorized, 403: Forbidden, 404: NotFound, 405: MethodNotAllowed}
     kind = kinds.get(error.status_code, InvalidMessage)
     text = {404: f"no route {request.url.path}", 405: f"this route does not support {request.method}"}
-    refused = await _refused(request, kind(text.get(error.status_code, str(error.detail))))
+    response = await _refused(request, kind(text.get(error.status_code, str(error.detail))))
     for name, value in (error.headers or {}).items():
-        refused.headers[name] = value
-    return refused
+        response.headers[name] = value
+    return response

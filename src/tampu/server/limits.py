@@ -1,4 +1,4 @@
-"""Rate limits per key and tenant, shared by all nodes, without an engine call per request.
+"""Rate limits per key and tenant, shared by all nodes, without an engine call per request; and limits on bad keys.
 
 A bucket of tokens is a document. A node takes a slice of it by compare-and-set and spends the slice on its own; what it
 does not spend soon is lost. Tokens leave the bucket before they are spent, so all nodes together never exceed the rate
@@ -17,18 +17,44 @@ import structlog
 from tampu.broker.core import Core
 from tampu.engines.port import Document, PutDocument
 from tampu.model.decoders import from_json
-from tampu.model.errors import TampuError, VersionConflict
+from tampu.model.errors import RateLimited, TampuError, VersionConflict
 from tampu.model.times import SECOND
 from tampu.server.auth.grants import Caller
 from tampu.server.auth.keys import TENANT
-from tampu.server.rate_limit import OverLimit, Quota
 
 KIND = "bucket"
 _SLICE_SECONDS = 0.5
 _KEEP_SECONDS = 2.0
 _TRIES = 10
 _MOST = 10_000
+_THROTTLE_SECONDS = 60.0
 log = structlog.get_logger("tampu.server")
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """A limit and what is left of it."""
+
+    limit: int
+    remaining: int
+    reset: float
+    """Seconds until the next message is accepted; 0 if it is accepted now."""
+
+    def headers(self) -> dict[str, str]:
+        return {
+            "ratelimit-limit": str(self.limit),
+            "ratelimit-remaining": str(self.remaining),
+            "ratelimit-reset": str(int(self.reset + 0.999)),
+        }
+
+
+class OverLimit(RateLimited):
+    """A rate limit of this server is used up. The response has it in its RateLimit headers, as every accepted one."""
+
+    def __init__(
+        self, message: str, quota: Quota, *, retry_after: float | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, hint=hint)
+        self.quota = quota
 
 
 class Bucket(msgspec.Struct, frozen=True):
@@ -199,3 +225,29 @@ class Limits:
 
 def _least(slices: list[_Slice]) -> Quota:
     return min((part.quota for part in slices), key=lambda quota: quota.remaining, default=Quota(0, 0, 0))
+
+
+class Throttle:
+    """Limits bad keys per address, on each node. Only refused requests are counted and limited.
+
+    So bad keys from an address never delay a valid key from the same address.
+    """
+
+    def __init__(self, attempts: int) -> None:
+        self._attempts = attempts
+        self._failed: dict[str, tuple[float, int]] = {}
+        """By address: (start of the window, bad keys in it)."""
+
+    def failed(self, address: str) -> None:
+        """Count a bad key; raises `OverLimit` if there were too many."""
+        now = time.monotonic()
+        since, count = self._failed.pop(address, (now, 0))
+        if now - since > _THROTTLE_SECONDS:
+            since, count = now, 0
+        while len(self._failed) >= _MOST:  # drop the oldest
+            del self._failed[next(iter(self._failed))]
+        self._failed[address] = (since, count + 1)
+        if count >= self._attempts:
+            left = since + _THROTTLE_SECONDS - now
+            quota = Quota(self._attempts, 0, left)
+            raise OverLimit("too many bad keys from this address", quota, retry_after=left, hint="wait a minute")

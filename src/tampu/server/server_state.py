@@ -22,12 +22,11 @@ from tampu.model.message import Lease
 from tampu.model.outcome import Release
 from tampu.server.auth.authenticate import Authenticator
 from tampu.server.auth.grants import ALL_TENANTS, Caller
-from tampu.server.auth.key_usage import KeyUsage
+from tampu.server.auth.key_cache import KeyUsage
 from tampu.server.budget import Budget
 from tampu.server.claim_sizes import ClaimSizes
-from tampu.server.events.completion import Completion
-from tampu.server.events.tail import Tail
-from tampu.server.events.types import Types
+from tampu.server.events.feed import Types
+from tampu.server.events.tail import Completion, Tail
 from tampu.server.http.long_polls import Poll, Polls
 from tampu.server.limits import Limits
 from tampu.server.listings import Listings

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import structlog
 
 from tampu.broker import validate
-from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, StorageError, TampuError, Unauthorized
+from tampu.model.errors import Forbidden, RateLimited, StorageError, TampuError, Unauthorized
 from tampu.model.message import MSGPACK, Lease
 from tampu.server.auth.grants import Caller
 from tampu.server.http import access_log, message_handlers
-from tampu.server.http.error_response import refused
 from tampu.server.http.long_polls import REVOKED, STOPPING, Poll, PollOver
-from tampu.server.http.request import Receive, Scope, Send
+from tampu.server.http.request import Receive, Scope, Send, check_batch, refused
 from tampu.server.server_state import ServerState
 from tampu.wire import frames
 from tampu.wire.messages import lease_view
@@ -164,10 +163,8 @@ class _Stream:
                 self._more.set()
             elif isinstance(frame, frames.Stop) and self._opened.done():
                 self._stop()
-            elif isinstance(frame, frames.Settle):
-                await self._replies.put(asyncio.create_task(self._settle(frame)))
-            elif isinstance(frame, frames.Extend):
-                await self._replies.put(asyncio.create_task(self._extend(frame)))
+            elif isinstance(frame, frames.Settle | frames.Extend):
+                await self._replies.put(asyncio.create_task(self._answer(frame)))
             elif isinstance(frame, frames.Open) and not self._opened.done():
                 await self._open(frame)
                 self._opened.set_result(frame)
@@ -272,36 +269,21 @@ class _Stream:
             task = await self._replies.get()
             await self._write(await task)
 
-    async def _settle(self, frame: frames.Settle) -> frames.ServerFrame:
-        async def work() -> frames.ServerFrame:
-            queues = message_handlers.queues_of(self._caller, [item.receipt for item in frame.settlements])
-            await self._spend(len(frame.settlements))
-            await self._server.load_settings(self._caller.tenant, *queues)
-            model = message_handlers.settlements(self._server, self._caller, frame.settlements, MSGPACK)
-            return frames.Settled(
-                frame.seq, await message_handlers.settled(self._server, self._caller, frame.settlements, model)
-            )
-
-        return await self._answer(frame.seq, len(frame.settlements), work())
-
-    async def _extend(self, frame: frames.Extend) -> frames.ServerFrame:
-        async def work() -> frames.ServerFrame:
-            queues = message_handlers.queues_of(self._caller, [item.receipt for item in frame.leases])
-            await self._spend(len(frame.leases))
-            return frames.Extended(
-                frame.seq, await message_handlers.extended(self._server, self._caller, frame.leases, queues)
-            )
-
-        return await self._answer(frame.seq, len(frame.leases), work())
-
-    async def _answer(self, seq: int, count: int, work: Coroutine[Any, Any, frames.ServerFrame]) -> frames.ServerFrame:
+    async def _answer(self, frame: frames.Settle | frames.Extend) -> frames.ServerFrame:
+        server, caller = self._server, self._caller
+        items: Sequence[Any] = frame.settlements if isinstance(frame, frames.Settle) else frame.leases
         try:
-            if count > self._server.settings.max_batch:
-                work.close()
-                raise InvalidMessage(f"{count} items in one frame; the limit is {self._server.settings.max_batch}")
-            return await work
+            check_batch(server, items, "items")
+            queues = message_handlers.queues_of(caller, [item.receipt for item in items])
+            await self._spend(len(items))
+            await server.load_settings(caller.tenant, *queues)
+            if isinstance(frame, frames.Extend):
+                return frames.Extended(frame.seq, await message_handlers.extended(server, caller, frame.leases))
+            model = message_handlers.settlements(server, caller, frame.settlements, MSGPACK)
+            outcomes = await message_handlers.settled(server, caller, frame.settlements, model)
+            return frames.Settled(frame.seq, outcomes)
         except TampuError as error:
-            return frames.Refused(item_error(error), seq, problem(error).retry_after)
+            return frames.Refused(item_error(error), frame.seq, problem(error).retry_after)
 
     async def _spend(self, cost: int) -> None:
         if self._server.limits.applies(self._caller):

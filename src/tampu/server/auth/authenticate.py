@@ -9,13 +9,13 @@ from http.cookies import CookieError, SimpleCookie
 
 from tampu.broker import validate
 from tampu.broker.core import Core
-from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, TampuError, Unauthorized
+from tampu.model.errors import Forbidden, InvalidMessage, Unauthorized
 from tampu.server.auth import keys, origin
 from tampu.server.auth.bearer import Bearer, Issuer
 from tampu.server.auth.grants import ALL_TENANTS, FULL, Caller
 from tampu.server.auth.key_cache import KeyCache, Known
 from tampu.server.auth.sessions import CHOICE, COOKIE, Sessions
-from tampu.server.auth.throttle import Throttle
+from tampu.server.limits import Throttle
 from tampu.server.settings import ServerSettings
 
 Headers = Mapping[bytes, bytes]
@@ -162,10 +162,3 @@ def _cookie(headers: Headers, name: str = COOKIE) -> str | None:
     except CookieError:
         return None
     return None if found is None else found.value
-
-
-def error_headers(error: TampuError) -> dict[str, str]:
-    """HTTP headers that belong to an error."""
-    if isinstance(error, RateLimited) and error.retry_after is not None:
-        return {"retry-after": str(max(1, round(error.retry_after + 0.5)))}
-    return {"www-authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}

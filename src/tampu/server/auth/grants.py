@@ -127,9 +127,10 @@ class Caller:
         if not self.everywhere(permission):
             raise Forbidden(f"this needs the permission {permission} in all queues", hint="ask an admin of the tenant")
 
-    def need_somewhere(self, permission: str) -> None:
-        if not self.somewhere(permission):
-            raise Forbidden(f"this key has no permission {permission}", hint="ask an admin of the tenant")
+    def need_somewhere(self, *permissions: str) -> None:
+        """Raise if the caller has none of these permissions."""
+        if not any(map(self.somewhere, permissions)):
+            raise Forbidden(f"this key has no permission {permissions[0]}", hint="ask an admin of the tenant")
 
     @property
     def permissions(self) -> list[str]:

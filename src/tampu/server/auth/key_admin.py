@@ -14,7 +14,7 @@ from tampu.model.errors import NotFound, VersionConflict
 from tampu.model.times import moment, moment_or_none
 from tampu.server.auth import keys
 from tampu.server.auth.grants import ALL_TENANTS, Grant
-from tampu.server.auth.key_usage import last_uses
+from tampu.server.auth.key_cache import last_uses
 
 _TRIES = 10
 

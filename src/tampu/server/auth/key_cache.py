@@ -6,9 +6,12 @@ import asyncio
 import threading
 import time
 
+import msgspec
 import structlog
 
 from tampu.broker.core import Core
+from tampu.engines.port import Engine, PutDocument
+from tampu.model.decoders import from_json
 from tampu.model.errors import Unauthorized
 from tampu.model.times import SECOND
 from tampu.server.auth import keys
@@ -17,6 +20,9 @@ from tampu.server.auth.keys import Key
 
 log = structlog.get_logger("tampu.server")
 _MOST = 10_000
+_USE = "key_use"
+"""The kind of the documents that say when a key was last used."""
+_WRITE_SECONDS = 60.0
 _REFRESH_SECONDS = 30.0
 """All keys are read again this often, whatever was announced: somebody may have restored a backup."""
 
@@ -156,3 +162,33 @@ class KeyCache:
 
 
 _NOBODY = Key("", ALL_TENANTS, "", bytes(32), (), 0, expires_us=0)
+
+
+class LastUse(msgspec.Struct, frozen=True):
+    at_us: int
+
+
+_read_use = from_json(LastUse).decode
+
+
+class KeyUsage:
+    """When each key was last used: kept in memory and stored once a minute, outside of requests."""
+
+    def __init__(self, core: Core, key_cache: KeyCache) -> None:
+        self._core = core
+        self._key_cache = key_cache
+        self._written = time.monotonic() - _WRITE_SECONDS + 1  # the first use is stored after a second
+
+    async def write_sometimes(self) -> None:
+        if time.monotonic() - self._written < _WRITE_SECONDS:
+            return
+        since, self._written = self._written, time.monotonic()
+        for id, used in self._key_cache.used_since(since).items():
+            at_us = self._core.engine.now() - round((time.monotonic() - used) * SECOND)
+            value = msgspec.json.encode(LastUse(at_us))
+            await self._core.coalescer.submit_async(PutDocument(_USE, keys.TENANT, id, value))
+
+
+def last_uses(engine: Engine) -> dict[str, int]:
+    """Last use by key id, in microseconds since 1970; up to a minute late."""
+    return {d.name: _read_use(d.value).at_us for d in engine.documents(_USE, keys.TENANT)}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tampu.broker.core import Core
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition
 from tampu.model.message import State
@@ -19,10 +20,11 @@ from tampu.server.auth import patterns
 from tampu.server.auth.grants import Caller
 from tampu.server.events import positions
 from tampu.server.events.tail import Tail
-from tampu.server.events.types import Types
+from tampu.server.listings import Listings
 
 _PAGE = 1000
 _MAX_WAITING = 10_000
+_MOST_TYPES = 20_000
 
 
 class Filter:
@@ -57,6 +59,40 @@ class Filter:
 
     def type(self, name: str | None) -> bool:
         return any(pattern.matches(name or "") for pattern in self._types)
+
+
+class Types:
+    """The types of messages, for feeds that filter by type: the journal records the type only at publish.
+
+    A cache shared by the feeds of a node, so that each message is looked up once.
+    """
+
+    def __init__(self, core: Core, listings: Listings) -> None:
+        self._core = core
+        self._listings = listings
+        self._known: dict[tuple[str, str], str] = {}
+
+    async def of(self, caller: Caller, transitions: Sequence[Transition]) -> list[str | None]:
+        """The type for each transition; None if the message is gone and its publish was not seen here."""
+        known = self._known
+        for transition in transitions:
+            if transition.type is not None:
+                known[transition.tenant, transition.id] = transition.type
+        missing = list({(transition.tenant, transition.id) for transition in transitions} - known.keys())
+        found = await self._listings.call(caller, self._read, missing, refuse=False) if missing else {}
+        known.update(found)
+        types = [known.get((transition.tenant, transition.id)) for transition in transitions]
+        while len(known) > _MOST_TYPES:
+            del known[next(iter(known))]
+        return types
+
+    def _read(self, missing: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        found = {}
+        for tenant, id in missing:
+            message = self._core.engine.get(tenant, id)
+            if message is not None:
+                found[tenant, id] = message.type
+        return found
 
 
 class Gap(msgspec.Struct):

@@ -16,7 +16,6 @@ from tampu import tracing
 from tampu.model.errors import TampuError
 from tampu.server import logs, worker_streams
 from tampu.server.http import access_log
-from tampu.server.http.error_response import internal_error, refused
 from tampu.server.http.request import (
     KEY,
     LARGE,
@@ -28,6 +27,8 @@ from tampu.server.http.request import (
     Reply,
     Scope,
     Send,
+    internal_error,
+    refused,
 )
 from tampu.server.server_state import ServerState
 
@@ -72,11 +73,11 @@ class AsgiApp:
         except Disconnected:
             request.status = 499
         except TampuError as error:
-            await self._send(request, self.refuse(request, error), send)
+            await self._send(request, refused(self.server, request.id, error), send)
         except Exception:
             log.exception("defect", request_id=request.id, route=request.route)
             if not request.status:
-                await self._send(request, self.refuse(request, internal_error()), send)
+                await self._send(request, refused(self.server, request.id, internal_error()), send)
             elif request.status != 500:  # the response has begun: break the connection, so that the client notices
                 raise
         finally:
@@ -145,10 +146,6 @@ class AsgiApp:
         if request.quota is not None:
             headers += [(name.encode(), value.encode()) for name, value in request.quota.headers().items()]
         return headers
-
-    @staticmethod
-    def refuse(request: HttpRequest, error: TampuError) -> Reply:
-        return refused(request.server, request.id, error)
 
     def _count(self, request: HttpRequest) -> None:
         metrics = self.server.metrics

@@ -21,7 +21,7 @@ from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import Message
 from tampu.server.http import access_log
 from tampu.server.http import raw_publish as raw
-from tampu.server.http.error_response import internal_error, refused
+from tampu.server.http.request import internal_error, refused
 
 if TYPE_CHECKING:
     from tampu.server.http.publish import FastRoute
@@ -54,21 +54,6 @@ def find(server: ServerState, url: bytes, given: list[tuple[bytes, bytes]]) -> F
     if not length.isdigit() or int(length) > min(_MAX_BODY, server.settings.max_body):
         return None
     return fast_route
-
-
-class _Defaults:
-    """The headers of every response, encoded. uvicorn makes a new list each second, for the date."""
-
-    of: list[tuple[bytes, bytes]] | None = None
-    raw = b""
-
-
-def _defaults(protocol: HttpToolsProtocol) -> bytes:
-    found = protocol.server_state.default_headers
-    if found is not _Defaults.of:
-        _Defaults.raw = b"".join(b"%s: %s\r\n" % pair for pair in found)
-        _Defaults.of = found
-    return _Defaults.raw
 
 
 class FastPublish:
@@ -171,10 +156,11 @@ class FastPublish:
             access_log.write(self.id, "POST", route, status, took, self._fast_route.caller, subject)
         if self.disconnected or protocol.transport.is_closing():
             return
+        defaults = b"".join(b"%s: %s\r\n" % pair for pair in protocol.server_state.default_headers)
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
         protocol.transport.write(
             b"%s%s%scontent-length: %d\r\nx-request-id: %s\r\n%s%s"
-            % (STATUS_LINE[status], _defaults(protocol), head, len(body), self.id.encode(), end, body)
+            % (STATUS_LINE[status], defaults, head, len(body), self.id.encode(), end, body)
         )
         if not self.keep_alive:
             protocol.transport.close()

@@ -1,10 +1,10 @@
-"""Handlers of claim, settle and extend, called without the framework; and the table of all such handlers."""
+"""Claim, settle, extend, waiting for a result; and the table of the handlers that are called without the framework."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -13,9 +13,10 @@ from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.model import reasons
 from tampu.model.errors import TampuError
-from tampu.model.message import MSGPACK, Lease
+from tampu.model.message import MSGPACK, Lease, Message
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
-from tampu.model.times import SECOND, Duration, duration, moment
+from tampu.model.states import TERMINAL
+from tampu.model.times import SECOND, duration, moment
 from tampu.server import claim_sizes
 from tampu.server.auth.grants import Caller
 from tampu.server.http.long_polls import GONE, REVOKED, Poll, PollOver
@@ -39,7 +40,7 @@ async def claim(request: HttpRequest) -> Reply:
         caller.need("consume", validate.name(queue, "queue"))
     server = request.server
     await request.spend(caller, 1)
-    wait = _shorter(body.wait, server.settings.max_wait)
+    wait = min(duration(body.wait, "wait") / SECOND, server.settings.max_wait)
     await server.load_settings(caller.tenant, *queues[:1001])
     limit = min(body.limit, server.limits.most(caller, body.limit))
 
@@ -48,7 +49,7 @@ async def claim(request: HttpRequest) -> Reply:
         return verbs.claim(queues, limit=limit, lease=body.lease, wait=wait, worker=body.worker)
 
     first = steps(server.claim_sizes.limit(caller.tenant, queues, limit), wait)
-    leases = await (server.drive(first) if not wait else _poll(request, caller, first))
+    leases = await (server.drive(first) if not wait else _claim_waiting(request, caller, first))
     if leases and len(leases) < limit:
         leases += await _claim_more(server, caller, queues, leases, limit, steps)
     await request.charge(caller, len(leases) - 1)  # the first was paid for before
@@ -82,32 +83,50 @@ async def _claim_more(
     return found[len(leases) :]
 
 
-def _shorter(wait: Duration, most: float) -> float:
-    return min(duration(wait, "wait") / SECOND, most)
-
-
-async def _poll(request: HttpRequest, caller: Caller, steps: Any) -> list[Lease]:
-    """A claim that waits. Shutdown ends it with no messages; so do a revoked key and a lost client."""
-    poll = Poll(caller)
+@contextlib.asynccontextmanager
+async def _long_poll(request: HttpRequest, caller: Caller) -> AsyncIterator[tuple[Poll, asyncio.Future[None]]]:
+    """(a poll that ends with its client, whether that has left). Shutdown and a change of the key end the block too."""
+    server, poll = request.server, Poll(caller)
     left = asyncio.ensure_future(request.left())
     left.add_done_callback(lambda _: poll.end(GONE))
+    server.polls.join(poll)
     try:
-        with request.server.budget.polls.hold():
-            leases: list[Lease] = await request.server.drive(steps, poll)
-        if leases and left.done():
-            await request.server.release(caller, leases)
-            raise Disconnected
-        return leases
+        with server.budget.polls.hold():
+            yield poll, left
     except PollOver as over:
         if over.why == GONE:
             raise Disconnected from None
         if over.why == REVOKED:
-            await request.readmit()  # raises, unless only the permissions changed: then the worker claims again
-        return []
+            await request.readmit()  # raises, unless only the permissions changed: then the client asks again
     finally:
+        server.polls.leave(poll)
         left.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await left
+
+
+async def _claim_waiting(request: HttpRequest, caller: Caller, steps: Steps[list[Lease]]) -> list[Lease]:
+    async with _long_poll(request, caller) as (poll, left):
+        leases = await request.server.drive(steps, poll)
+        if leases and left.done():
+            await request.server.release(caller, leases)
+            raise Disconnected
+        return leases
+    return []
+
+
+async def wait_for_result(request: HttpRequest, caller: Caller, id: str, seconds: float) -> Message:
+    """The message when it has ended, or as it is at the timeout."""
+    completion, message_id = request.server.completion, validate.id_text(id)
+    future = await completion.expect(caller.tenant, message_id)
+    try:
+        async with _long_poll(request, caller) as (poll, _):
+            message = await request.drive(request.verbs.get(message_id))  # after `expect`, so that no end is missed
+            if message.state in TERMINAL or not await poll.until(future, seconds):
+                return message
+    finally:
+        completion.forget(caller.tenant, message_id, future)
+    return await request.drive(request.verbs.get(message_id))
 
 
 # -- settle and extend
@@ -181,14 +200,12 @@ async def extend(request: HttpRequest) -> Reply:
     queues = queues_of(caller, [item.receipt for item in body.leases])
     request.subject.add(sorted(queues))
     await request.spend(caller, count)
-    return request.answer(bodies.Extended(await extended(request.server, caller, body.leases, queues)))
+    await request.server.load_settings(caller.tenant, *queues)
+    return request.answer(bodies.Extended(await extended(request.server, caller, body.leases)))
 
 
-async def extended(
-    server: ServerState, caller: Caller, leases: list[bodies.ExtendItem], queues: set[str]
-) -> list[bodies.ExtendedView]:
+async def extended(server: ServerState, caller: Caller, leases: list[bodies.ExtendItem]) -> list[bodies.ExtendedView]:
     """Extend leases; `queues_of` has checked the caller's permissions."""
-    await server.load_settings(caller.tenant, *queues)
     replies = await server.drive(server.verbs(caller.tenant).extend_many([(item.receipt, item.by) for item in leases]))
     return [
         bodies.ExtendedView(error=item_error(reply))

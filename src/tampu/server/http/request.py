@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tampu import tracing
 from tampu.broker.core import Steps
-from tampu.model.errors import InvalidMessage, PayloadTooLarge
+from tampu.broker.store import AllVerbs
+from tampu.model.errors import InvalidMessage, PayloadTooLarge, RateLimited, TampuError, Unauthorized
 from tampu.model.message import JSON
 from tampu.server.auth.grants import Caller
 from tampu.server.http.access_log import Subject
-from tampu.server.rate_limit import Quota
+from tampu.server.limits import OverLimit, Quota
 from tampu.server.server_state import ServerState
 from tampu.wire import media
-from tampu.wire.problems import HeadersTooLarge
+from tampu.wire.problems import BY_CODE, PROBLEM, HeadersTooLarge, Internal, problem
 
 R = TypeVar("R")
 Scope = dict[str, Any]
@@ -115,6 +116,16 @@ class HttpRequest:
         """Authenticate the caller again: its key or session can end during a long request."""
         self.caller = await self.server.authenticator.readmit(self.headers, self.scope["method"])
         return self.caller
+
+    @property
+    def verbs(self) -> AllVerbs:
+        """The verbs of the caller's tenant."""
+        assert self.caller is not None
+        return self.server.verbs(self.caller.tenant)
+
+    async def drive(self, steps: Steps[R]) -> R:
+        """Carry out a verb."""
+        return await self.server.drive(steps)
 
     async def spend(self, caller: Caller, cost: int) -> None:
         """Count ``cost`` messages against the caller's rate limits; raises `OverLimit`."""
@@ -240,14 +251,13 @@ class HttpRequest:
         form = self.response_media
         return Reply(status, media.write(value, form), form)
 
-    def check_batch(self, items: Iterable[Any] | list[Any], field: str) -> int:
+    def check_batch(self, items: Sequence[Any], field: str) -> int:
         return check_batch(self.server, items, field)
 
 
-def check_batch(server: ServerState, items: Iterable[Any] | list[Any], field: str) -> int:
+def check_batch(server: ServerState, items: Sequence[Any], field: str) -> int:
     """The number of items; raises if there are too many."""
-    count = len(items) if isinstance(items, list) else sum(1 for _ in items)
-    most = server.settings.max_batch
+    count, most = len(items), server.settings.max_batch
     if count > most:
         raise InvalidMessage(
             f"{count} {field} in one batch; the limit is {most}", field=field, hint="send several batches"
@@ -257,3 +267,23 @@ def check_batch(server: ServerState, items: Iterable[Any] | list[Any], field: st
 
 def _too_large(most: int) -> PayloadTooLarge:
     return PayloadTooLarge(f"the body is over {most} bytes", field="body", hint="send smaller batches")
+
+
+# -- errors
+
+
+def internal_error() -> Internal:
+    return Internal("internal error", hint="this is a bug in tampu; its log has the details under the request id")
+
+
+def refused(server: ServerState, request_id: str, error: TampuError) -> Reply:
+    """The problem response for an error, on every path a request can take. Counts it in the metrics."""
+    reply = problem(error, request_id)
+    headers = {"www-authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
+    if reply.retry_after is not None:
+        more = 0.5 if isinstance(error, RateLimited) else 0.49
+        headers["retry-after"] = str(max(1, round(reply.retry_after + more)))
+    if isinstance(error, OverLimit):
+        headers |= error.quota.headers()
+    server.metrics.refused.labels(reply.code if reply.code in BY_CODE else "other").inc()
+    return Reply(reply.status, media.write(reply, JSON), PROBLEM, headers)

@@ -25,28 +25,16 @@ async def _each(
     request: HttpRequest, caller: Caller, permissions: tuple[str, ...], act: Callable[..., Any]
 ) -> Response:
     """Apply ``act`` to messages by id. A message that the caller has no permission for counts as not found."""
-    if not any(caller.somewhere(permission) for permission in permissions):
-        caller.need_somewhere(permissions[0])
+    caller.need_somewhere(*permissions)
     body: bodies.Ids = await request.read(bodies.IDS)
     await request.spend(caller, request.check_batch(body.ids, "ids"))
     ids = [validate.id_text(id) for id in body.ids]
     request.subject.add(ids=ids)
-    hidden: set[str] = set()
-    if not any(caller.everywhere(permission) for permission in permissions):
-        hidden = await request.server.listings.call(caller, hidden_of, request, caller, permissions, ids)
-    outcomes: list[Outcome] = await request.server.drive(act(*(id for id in ids if id not in hidden)))
+    hidden = await hidden_of(request, caller, permissions, ids)
+    outcomes: list[Outcome] = await request.drive(act(*(id for id in ids if id not in hidden)))
     found = iter(outcomes)
-    return answer(
-        request,
-        bodies.Outcomes(
-            [
-                outcome_view(
-                    Outcome(id, None, NotFound(f"no message {id}", field="id")) if id in hidden else next(found)
-                )
-                for id in ids
-            ]
-        ),
-    )
+    missing = {id: Outcome(id, None, NotFound(f"no message {id}", field="id")) for id in hidden}
+    return answer(request, bodies.Outcomes([outcome_view(missing.get(id) or next(found)) for id in ids]))
 
 
 async def charge_moved(request: HttpRequest, caller: Caller, transition: int) -> None:
@@ -54,26 +42,28 @@ async def charge_moved(request: HttpRequest, caller: Caller, transition: int) ->
     await request.charge(caller, min(transition, request.server.limits.most(caller, transition)) - 1)
 
 
-def hidden_of(request: HttpRequest, caller: Caller, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
+async def hidden_of(request: HttpRequest, caller: Caller, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
     """The ids of messages that the caller has none of these permissions for."""
-    hidden = set()
-    for id in set(ids):
-        message = request.server.core.engine.get(caller.tenant, id)
-        if message is not None and not any(caller.may(permission, message.queue) for permission in permissions):
-            hidden.add(id)
-    return hidden
+    if any(map(caller.everywhere, permissions)):
+        return set()
+
+    def find() -> set[str]:
+        found = (request.server.core.engine.get(caller.tenant, id) for id in set(ids))
+        return {m.id for m in found if m is not None and not any(caller.may(each, m.queue) for each in permissions)}
+
+    return await request.server.listings.call(caller, find)
 
 
 @router.post("/messages/cancel", operation_id="cancel", **_IDS)
 async def cancel(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Cancel waiting messages; for a leased one, ask its worker to stop."""
-    return await _each(request, caller, ("operate",), request.server.verbs(caller.tenant).cancel)
+    return await _each(request, caller, ("operate",), request.verbs.cancel)
 
 
 @router.post("/messages/free", operation_id="free", **_IDS)
 async def free(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Free held messages: they become ready."""
-    return await _each(request, caller, ("operate", "review"), request.server.verbs(caller.tenant).free)
+    return await _each(request, caller, ("operate", "review"), request.verbs.free)
 
 
 @router.post(
@@ -90,8 +80,8 @@ async def replay(queue: QueueName, request: CurrentRequest, caller: CurrentCalle
     caller.need("operate", queue)
     body: bodies.Replay = await request.read(bodies.REPLAY)
     await request.spend(caller, 1)
-    done, cursor = await request.server.drive(
-        request.server.verbs(caller.tenant).replay_page(
+    done, cursor = await request.drive(
+        request.verbs.replay_page(
             queue, ids=body.ids, where=body.where, limit=body.limit, after=body.after, dry_run=body.dry_run
         )
     )
@@ -115,7 +105,7 @@ async def purge(queue: QueueName, request: CurrentRequest, caller: CurrentCaller
     caller.need("operate", queue)
     body: bodies.Purge = await request.read(bodies.PURGE)
     await request.spend(caller, 1)
-    steps = request.server.verbs(caller.tenant).purge(queue, state=body.states, dry_run=body.dry_run)
-    count: int = await request.server.drive(steps)
+    steps = request.verbs.purge(queue, state=body.states, dry_run=body.dry_run)
+    count: int = await request.drive(steps)
     await charge_moved(request, caller, 0 if body.dry_run else count)
     return answer(request, bodies.Count(count))

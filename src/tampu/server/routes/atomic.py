@@ -32,9 +32,9 @@ async def carry_out(request: CurrentRequest, caller: CurrentCaller) -> Response:
     items = [item for operation in body.operations for item in _items(operation)]
     await request.spend(caller, request.check_batch(items, "items"))
     await request.server.load_settings(caller.tenant, *_queues(body.operations))
-    unit = Unit(request.server.verbs(caller.tenant))
+    unit = Unit(request.verbs)
     replies = await request.off_loop(_add_all, request, caller, unit, body.operations)
-    await request.server.drive(unit.steps(body.name))
+    await request.drive(unit.steps(body.name))
     form = request.response_media
     views = []
     for operation, reply in zip(body.operations, replies, strict=True):
@@ -55,12 +55,10 @@ async def _need(request: HttpRequest, caller: Caller, operations: list[Any]) -> 
             queues_of(caller, [operation.receipt])
         elif isinstance(operation, atomic.AtomicCancel | atomic.AtomicFree):
             permissions = ("operate",) if isinstance(operation, atomic.AtomicCancel) else ("operate", "review")
-            if not any(caller.somewhere(permission) for permission in permissions):
-                caller.need_somewhere(permissions[0])
+            caller.need_somewhere(*permissions)
             ids = [validate.id_text(id) for id in operation.ids]
-            if not any(caller.everywhere(permission) for permission in permissions):
-                for id in await request.server.listings.call(caller, hidden_of, request, caller, permissions, ids):
-                    raise NotFound(f"no message {id}", field="id")
+            for id in await hidden_of(request, caller, permissions, ids):
+                raise NotFound(f"no message {id}", field="id")
         else:  # documents belong to the whole tenant
             caller.need_everywhere("operate")
 
@@ -116,7 +114,7 @@ def _view(caller: Caller, operation: Any, value: Any, form: str) -> atomic.Atomi
 async def get_document(kind: str, name: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """A document that an atomic unit has written."""
     caller.need_everywhere("view")
-    found: Document | None = await request.server.drive(request.server.verbs(caller.tenant).get_document(kind, name))
+    found: Document | None = await request.drive(request.verbs.get_document(kind, name))
     if found is None:
         raise NotFound(f"no document {name} of kind {kind}", field="name")
     return answer(request, atomic.DocumentView(found.kind, found.name, found.version, found.value))

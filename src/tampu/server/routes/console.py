@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.routing import APIRoute
 
 import tampu
 from tampu.broker import validate
@@ -17,8 +18,8 @@ from tampu.server.auth import origin
 from tampu.server.auth.grants import Caller
 from tampu.server.auth.sessions import CHOICE, COOKIE
 from tampu.server.console import history, render
-from tampu.server.http.request import MAX_ANONYMOUS_BODY, HttpRequest
-from tampu.server.routes.common import CurrentRequest
+from tampu.server.http.request import KEY, MAX_ANONYMOUS_BODY, HttpRequest
+from tampu.server.routes.common import CurrentCaller, CurrentRequest
 from tampu.server.routes.messages import find
 from tampu.server.routes.session import with_cookie
 from tampu.wire.problems import problem
@@ -33,16 +34,6 @@ _SHOWN_STATES = (State.READY, State.DELAYED, State.LEASED, State.HELD, State.DON
 def _html(template: str, root: str, status: int = 200, *, tenants: Sequence[str] = (), **values: Any) -> Response:
     body = render.render(template, root=root, version=tampu.__version__, tenants=tenants, **values)
     return Response(body, status, render.HEADERS, "text/html; charset=utf-8")
-
-
-async def _enter(request: HttpRequest) -> Caller | None:
-    """The caller; None if they have to sign in first."""
-    try:
-        caller = await request.admit()
-    except Unauthorized:
-        return None
-    caller.need_somewhere("view")
-    return caller
 
 
 async def _tenants(request: HttpRequest, caller: Caller) -> list[str]:
@@ -67,49 +58,56 @@ def _refused(root: str, caller: Caller | None, error: TampuError) -> Response:
     return _html("refused.html", root, reply.status, caller=caller, problem=reply)
 
 
-@router.get("/")
-async def index(request: CurrentRequest) -> Response:
+class _Page(APIRoute):
+    """Shows errors as pages, and the form to whoever has to sign in first."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle, root = super().get_route_handler(), "../" * (self.path.count("/") - 1)
+
+        async def show(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Unauthorized:
+                return _sign_in(root)
+            except TampuError as error:
+                return _refused(root, request.scope[KEY].caller, error)
+
+        return show
+
+
+pages = APIRouter(include_in_schema=False, route_class=_Page)
+
+
+@pages.get("/")
+async def index(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The queues."""
-    caller: Caller | None = None
-    try:
-        caller = await _enter(request)
-        if caller is None:
-            return _sign_in("")
-        stats: list[Stats] = await request.drive_listing(caller, request.server.verbs(caller.tenant).stats())
-        engine = request.server.core.engine
-        failed = await _read(request, caller, history.failures, engine, caller.tenant, _FAILURES * 4)
-        tenants = await _tenants(request, caller)
-    except TampuError as error:
-        return _refused("", caller, error)
+    caller.need_somewhere("view")
+    stats: list[Stats] = await request.drive_listing(caller, request.verbs.stats())
+    engine = request.server.core.engine
+    failed = await _read(request, caller, history.failures, engine, caller.tenant, _FAILURES * 4)
     return _html(
         "index.html",
         "",
         caller=caller,
-        tenants=tenants,
+        tenants=await _tenants(request, caller),
         queues=[queue for queue in stats if caller.may("view", queue.queue)],
         states=_SHOWN_STATES,
         failures=[transition for transition in failed if caller.may("view", transition.queue)][:_FAILURES],
     )
 
 
-@router.get("/queues/{queue}")
-async def queue_page(request: CurrentRequest, queue: Annotated[str, Path()], state: State | None = None) -> Response:
+@pages.get("/queues/{queue}")
+async def queue_page(
+    request: CurrentRequest, caller: CurrentCaller, queue: Annotated[str, Path()], state: State | None = None
+) -> Response:
     """Messages of a queue."""
-    caller: Caller | None = None
-    try:
-        caller = await _enter(request)
-        if caller is None:
-            return _sign_in("../")
-        caller.need("view", queue)
-        verbs = request.server.verbs(caller.tenant)
-        stats = await request.server.drive(verbs.stats(queue))
-        page = await request.drive_listing(caller, verbs.messages(queue, state=state, limit=_LISTED))
-        tenants = await _tenants(request, caller)
-    except TampuError as error:
-        return _refused("../", caller, error)
+    caller.need_somewhere("view")
+    caller.need("view", queue)
+    stats = await request.drive(request.verbs.stats(queue))
+    page = await request.drive_listing(caller, request.verbs.messages(queue, state=state, limit=_LISTED))
     return _html(
         "queue.html", "../", caller=caller, stats=stats, state=state, states=tuple(State), messages=page.messages,
-        more=page.cursor is not None, tenants=tenants,
+        more=page.cursor is not None, tenants=await _tenants(request, caller),
     )  # fmt: skip
 
 
@@ -119,24 +117,17 @@ async def search(id: Annotated[str, Query(max_length=100)] = "") -> Response:
     return _redirect(f"messages/{urllib.parse.quote(id.strip(), safe='')}" if id.strip() else "./")
 
 
-@router.get("/messages/{id}")
-async def message_page(request: CurrentRequest, id: Annotated[str, Path()]) -> Response:
+@pages.get("/messages/{id}")
+async def message_page(request: CurrentRequest, caller: CurrentCaller, id: Annotated[str, Path()]) -> Response:
     """One message with its timeline and payload."""
-    caller: Caller | None = None
-    try:
-        caller = await _enter(request)
-        if caller is None:
-            return _sign_in("../")
-        message = await find(request, caller, id, "view")
-        await request.spend(caller, 1)
-        transitions, whole = await _read(request, caller, history.timeline, request.server.core.engine, message)
-        tenants = await _tenants(request, caller)
-    except TampuError as error:
-        return _refused("../", caller, error)
+    caller.need_somewhere("view")
+    message = await find(request, caller, id, "view")
+    await request.spend(caller, 1)
+    transitions, whole = await _read(request, caller, history.timeline, request.server.core.engine, message)
     result = None if message.result_raw is None else render.value(message.result)
     return _html(
         "message.html", "../", caller=caller, message=message, payload=render.payload(message), result=result,
-        transitions=transitions, whole=whole, tenants=tenants,
+        transitions=transitions, whole=whole, tenants=await _tenants(request, caller),
     )  # fmt: skip
 
 

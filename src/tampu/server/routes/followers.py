@@ -23,21 +23,21 @@ async def _verbs(request: HttpRequest, caller: Caller, permission: str) -> Follo
     caller.need_everywhere(permission)
     if not await request.server.of_all_tenants(caller):
         raise Forbidden("followers belong to the whole store", hint="use a key that is valid for all tenants")
-    return request.server.verbs(caller.tenant)
+    return request.verbs
 
 
 @router.get("", operation_id="list_followers", **doc(bodies.FollowersView))
 async def list_followers(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """All followers of the store: how far each is behind the journal, and why one does not go on."""
     verbs = await _verbs(request, caller, "view")
-    return answer(request, bodies.FollowersView(await request.server.drive(verbs.list_followers())))
+    return answer(request, bodies.FollowersView(await request.drive(verbs.list_followers())))
 
 
 @router.post("/{name}/resume", operation_id="resume_follower", **doc(FollowerStatus, more=(404, 507)))
 async def resume_follower(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Let a follower that is parked, or waits after an error, go on from where it is."""
     verbs = await _verbs(request, caller, "operate")
-    return answer(request, await request.server.drive(verbs.resume_follower(name)))
+    return answer(request, await request.drive(verbs.resume_follower(name)))
 
 
 @router.delete("/{name}", operation_id="remove_follower", **doc(bodies.Deleted, more=(507,)))
@@ -45,4 +45,4 @@ async def remove_follower(name: Name, request: CurrentRequest, caller: CurrentCa
     """Forget the position of a follower, so that retention does not wait for it. A registered one begins again at the
     end of the journal."""
     verbs = await _verbs(request, caller, "operate")
-    return answer(request, bodies.Deleted(await request.server.drive(verbs.remove_follower(name))))
+    return answer(request, bodies.Deleted(await request.drive(verbs.remove_follower(name))))

@@ -50,7 +50,7 @@ async def _key_admin(request: HttpRequest, caller: Caller) -> KeyAdmin:
 async def list_keys(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The keys of the tenant, without their secrets. A key of all tenants also sees the keys of all tenants."""
     key_admin = await _key_admin(request, caller)
-    return answer(request, Keys(await request.server.drive(key_admin.list())))
+    return answer(request, Keys(await request.drive(key_admin.list())))
 
 
 @router.post("", operation_id="create_key", **doc(NewKey, CreateKey, status=201, more=(507,)))
@@ -63,7 +63,7 @@ async def create_key(request: CurrentRequest, caller: CurrentCaller) -> Response
         raise Forbidden("only a key of all tenants can create another", field="all_tenants")
     if len(body.grants) > 50:
         raise InvalidMessage("a key has at most 50 grants", field="grants")
-    made = await request.server.drive(
+    made = await request.drive(
         KeyAdmin(request.server.core, caller.tenant).create(
             body.name,
             body.grants,
@@ -81,12 +81,12 @@ async def rotate_key(id: str, request: CurrentRequest, caller: CurrentCaller) ->
     """Give the key a new secret; the old one stays valid for ``overlap`` seconds."""
     key_admin = await _key_admin(request, caller)
     body: RotateKey = await request.read(ROTATE)
-    return answer(request, await request.server.drive(key_admin.rotate(id, overlap=body.overlap)))
+    return answer(request, await request.drive(key_admin.rotate(id, overlap=body.overlap)))
 
 
 @router.delete("/{id}", operation_id="revoke_key", **doc(bodies.Deleted, more=(404, 507)))
 async def revoke_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Revoke a key, on all nodes within a second. Its long polls and streams end."""
     key_admin = await _key_admin(request, caller)
-    await request.server.drive(key_admin.revoke(id))
+    await request.drive(key_admin.revoke(id))
     return answer(request, bodies.Deleted(True))

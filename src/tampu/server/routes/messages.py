@@ -1,4 +1,4 @@
-"""Reading: one message, its result, the messages of a queue, the journal, the caller, checks."""
+"""Reading: one message, its result and note, the messages of a queue, the journal, the caller, checks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ import tampu
 from tampu.broker.admin.filters import Where
 from tampu.engines import port
 from tampu.model.decoders import from_json
-from tampu.model.errors import InvalidMessage, NotFound
+from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
 from tampu.model.states import TERMINAL
 from tampu.server.auth.grants import Caller
-from tampu.server.events import positions, results
+from tampu.server.events import positions
+from tampu.server.http.message_handlers import wait_for_result
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
 from tampu.server.routes.common import CurrentCaller, CurrentRequest, QueueName, answer
 from tampu.wire import bodies
 from tampu.wire.messages import MessageView, message_view
+from tampu.wire.problems import item_error
 
 router = APIRouter(prefix="/v1", tags=["reading"])
+notes = APIRouter(prefix="/v1", tags=["workers"])
+_MOST_NOTE = 256 << 10
+"""Bytes of a body with a note: more than a note may have, in any encoding."""
 _POSITION = re.compile(r"([A-Za-z0-9_.:/-]{1,300})=(\d{1,18})\Z")
 """A partition is a number, or ``tenant/queue`` if each queue has its own."""
 _read_labels = from_json(dict[str, str]).decode
@@ -35,7 +40,7 @@ Moment = Annotated[datetime | None, Query(description="With its time zone")]
 
 async def find(request: HttpRequest, caller: Caller, id: str, *permissions: str) -> Message:
     """A message. Without one of these permissions in its queue it counts as not found."""
-    message: Message = await request.server.drive(request.server.verbs(caller.tenant).get(id))
+    message: Message = await request.drive(request.verbs.get(id))
     request.subject.add((message.queue,))
     if not any(caller.may(permission, message.queue) for permission in permissions):
         raise NotFound(f"no message {message.id}", field="id")
@@ -56,8 +61,9 @@ async def result(
     wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait until the message has ended")] = 0,
 ) -> Response:
     """The result of a message; with ``wait``, wait until it has ended."""
-    await find(request, caller, id, "view")
-    message = await results.wait_for(request, caller, id, min(wait, request.server.settings.max_wait))
+    message = await find(request, caller, id, "view")
+    if wait:
+        message = await wait_for_result(request, caller, id, min(wait, request.server.settings.max_wait))
     view = message_view(message, request.response_media)
     ended = message.state in TERMINAL
     return answer(
@@ -94,7 +100,7 @@ async def messages(
         type, reason, error, key, group, correlation_id, _labels(labels), created_after, created_before, ended_after,
         ended_before,
     )  # fmt: skip
-    steps = request.server.verbs(caller.tenant).messages(queue, state=state, limit=limit, after=after, where=where)
+    steps = request.verbs.messages(queue, state=state, limit=limit, after=after, where=where)
     page = await request.drive_listing(caller, steps, lambda page: len(page.messages))
     form = request.response_media
     return answer(request, bodies.MessagesView([message_view(m, form) for m in page.messages], page.cursor))
@@ -122,12 +128,12 @@ async def journal(
         if found is None:
             raise InvalidMessage("after must be partition=offset", field="after")
         position[found[1]] = int(found[2])
-    verbs = request.server.verbs(caller.tenant)
+    verbs = request.verbs
     if caller.everywhere("view"):
         steps = verbs.journal(after=position if after else None, limit=limit)
         page: JournalPage = await request.drive_listing(caller, steps, _transitions)
         return answer(request, bodies.JournalView(page.transitions, page.position, page.latest))
-    latest: Position = (await request.server.drive(verbs.journal(limit=1))).latest
+    latest: Position = (await request.drive(verbs.journal(limit=1))).latest
     # Skip partitions that the caller may not view, so that they do not fill its pages.
     begin = {p: position.get(p, 0) if positions.is_seen_by(caller, p) else offset for p, offset in latest.items()}
     page = await request.drive_listing(caller, verbs.journal(after=begin, limit=limit), _transitions)
@@ -154,7 +160,39 @@ async def me(request: CurrentRequest, caller: CurrentCaller) -> Response:
 async def check(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """What `tampu doctor` finds about the queues of the tenant; for keys of all tenants also about the store."""
     caller.need_everywhere("operate")
-    verbs = request.server.verbs(caller.tenant)
+    verbs = request.verbs
     steps = verbs.check() if await request.server.of_all_tenants(caller) else verbs.check_tenant()
     found: list[Any] = await request.drive_listing(caller, steps)
     return answer(request, bodies.Checks([bodies.CheckItem(*row) for row in found]))
+
+
+# -- notes that workers keep about their messages: a cursor, their progress
+
+
+@notes.get("/messages/{id}/note", operation_id="read_note", **doc(bodies.NoteView, more=(404,)))
+async def read_note(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The note of a message, such as its worker's progress."""
+    message = await find(request, caller, id, "view", "consume")
+    return answer(request, bodies.NoteView(await request.drive(request.verbs.read_note(message.id))))
+
+
+@notes.put("/messages/{id}/note", operation_id="write_note", **doc(bodies.Noted, bodies.Note, more=(404, 507)))
+async def write_note(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Replace the note and extend the lease. ``error`` in the response says if the lease was lost."""
+    message = await find(request, caller, id, "consume")
+    body: bodies.Note = await request.read(bodies.NOTE, _MOST_NOTE)
+    try:
+        await request.drive(request.verbs.write_note(message.id, body.receipt, body.note, body.by))
+    except TampuError as error:
+        return answer(request, bodies.Noted(item_error(error)))
+    return answer(request, bodies.Noted())
+
+
+@notes.delete("/messages/{id}/note", operation_id="drop_note", **doc(bodies.Count, more=(404, 507)))
+async def drop_note(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Remove the note of a message that has ended; the note of a live message stays."""
+    message = await find(request, caller, id, "consume")
+    if message.state not in TERMINAL:
+        return answer(request, bodies.Count(0))
+    await request.drive(request.verbs.drop_notes([message.id]))
+    return answer(request, bodies.Count(1))

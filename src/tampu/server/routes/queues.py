@@ -12,7 +12,6 @@ from tampu.broker.settings import DEFAULTS
 from tampu.model.config import QueueConfig
 from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
-from tampu.server.http.request import HttpRequest
 from tampu.server.routes.admin import charge_moved
 from tampu.server.routes.common import CurrentCaller, CurrentRequest, QueueName, answer
 from tampu.wire import bodies
@@ -32,7 +31,7 @@ def _need(caller: Caller, permission: str, queue: str) -> None:
 async def names(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The names of the queues that the caller may view."""
     caller.need_somewhere("view")
-    found = await request.drive_listing(caller, request.server.verbs(caller.tenant).list_queues())
+    found = await request.drive_listing(caller, request.verbs.list_queues())
     return answer(request, bodies.QueueNames([name for name in found if caller.may("view", name)]))
 
 
@@ -47,7 +46,7 @@ def _view(stats: Stats) -> bodies.StatsView:
 async def all_stats(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The statistics of all queues that the caller may view."""
     caller.need_somewhere("view")
-    found: list[Stats] = await request.drive_listing(caller, request.server.verbs(caller.tenant).stats())
+    found: list[Stats] = await request.drive_listing(caller, request.verbs.stats())
     return answer(request, bodies.StatsMany([_view(stats) for stats in found if caller.may("view", stats.queue)]))
 
 
@@ -55,7 +54,7 @@ async def all_stats(request: CurrentRequest, caller: CurrentCaller) -> Response:
 async def stats(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The statistics of one queue. They are maintained with every change, so this is cheap."""
     caller.need("view", queue)
-    return answer(request, _view(await request.server.drive(request.server.verbs(caller.tenant).stats(queue))))
+    return answer(request, _view(await request.drive(request.verbs.stats(queue))))
 
 
 @router.get("/queues/{queue}/config", operation_id="get_config", **doc(QueueConfig))
@@ -67,9 +66,7 @@ async def get_config(
 ) -> Response:
     """The effective settings of a queue; for ``*``, the defaults of all queues."""
     _need(caller, "view", queue)
-    return answer(
-        request, await request.server.drive(request.server.verbs(caller.tenant).get_config(queue, inherited=inherited))
-    )
+    return answer(request, await request.drive(request.verbs.get_config(queue, inherited=inherited)))
 
 
 @router.patch(
@@ -82,16 +79,14 @@ async def put_config(queue: QueueName, request: CurrentRequest, caller: CurrentC
     changes: dict[str, Any] = {
         name: getattr(body, name) for name in body.__struct_fields__ if getattr(body, name) is not msgspec.UNSET
     }
-    return answer(request, await request.server.drive(request.server.verbs(caller.tenant).put_config(queue, **changes)))
+    return answer(request, await request.drive(request.verbs.put_config(queue, **changes)))
 
 
 @router.delete("/queues/{queue}/config", operation_id="reset_config", **doc(bodies.Deleted, more=(409, 507)))
 async def reset_config(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Remove the queue's own settings, so that it inherits all. The messages stay."""
     _need(caller, "operate", queue)
-    return answer(
-        request, bodies.Deleted(await request.server.drive(request.server.verbs(caller.tenant).reset_config(queue)))
-    )
+    return answer(request, bodies.Deleted(await request.drive(request.verbs.reset_config(queue))))
 
 
 @router.delete("/queues/{queue}", operation_id="remove_queue", **doc(bodies.Count, more=(404, 409, 507)))
@@ -104,40 +99,23 @@ async def remove(
     """Remove a queue with its settings and messages for good. Returns their number. Refused while any is leased."""
     caller.need("operate", queue)
     await request.spend(caller, 1)
-    count: int = await request.server.drive(request.server.verbs(caller.tenant).remove_queue(queue, force=force))
+    count: int = await request.drive(request.verbs.remove_queue(queue, force=force))
     await charge_moved(request, caller, count)
     return answer(request, bodies.Count(count))
 
 
-async def _set_status(request: HttpRequest, caller: Caller, queue: str, verb: str) -> Response:
-    caller.need("operate", queue)
-    verbs = request.server.verbs(caller.tenant)
-    await request.server.drive(getattr(verbs, verb)(queue))
-    return answer(request, await request.server.drive(verbs.get_config(queue, inherited=False)))
+def _add_status_route(name: str, verb: str, text: str) -> None:
+    async def set_status(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+        caller.need("operate", queue)
+        await request.drive(getattr(request.verbs, verb)(queue))
+        return answer(request, await request.drive(request.verbs.get_config(queue, inherited=False)))
+
+    described = doc(QueueConfig, more=(404, 409, 507))
+    path = f"/queues/{{queue}}/{name}"
+    router.post(path, name=name, operation_id=name, description=text, **described)(set_status)
 
 
-_STATUS = doc(QueueConfig, more=(404, 409, 507))
-
-
-@router.post("/queues/{queue}/pause", operation_id="pause", **_STATUS)
-async def pause(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Stop delivery until resume; publishing still works."""
-    return await _set_status(request, caller, queue, "pause")
-
-
-@router.post("/queues/{queue}/resume", operation_id="resume", **_STATUS)
-async def resume(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Deliver and accept messages again."""
-    return await _set_status(request, caller, queue, "resume")
-
-
-@router.post("/queues/{queue}/drain", operation_id="drain", **_STATUS)
-async def drain(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Accept no new messages; deliver the existing ones."""
-    return await _set_status(request, caller, queue, "drain")
-
-
-@router.post("/queues/{queue}/close", operation_id="close", **_STATUS)
-async def close(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Neither deliver nor accept messages."""
-    return await _set_status(request, caller, queue, "close_queue")
+_add_status_route("pause", "pause", "Stop delivery until resume; publishing still works.")
+_add_status_route("resume", "resume", "Deliver and accept messages again.")
+_add_status_route("drain", "drain", "Accept no new messages; deliver the existing ones.")
+_add_status_route("close", "close_queue", "Neither deliver nor accept messages.")

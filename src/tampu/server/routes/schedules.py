@@ -39,7 +39,7 @@ def _tell(request: HttpRequest, schedule: Schedule) -> Response:
 async def _find(request: HttpRequest, caller: Caller, name: str, permission: str) -> Schedule:
     """A schedule for which the caller has the permission. One that it may not view counts as not found."""
     caller.need_somewhere(permission)
-    schedule = await request.server.drive(request.server.verbs(caller.tenant).get_schedule(name))
+    schedule = await request.drive(request.verbs.get_schedule(name))
     request.subject.add((schedule.queue,))
     if not (caller.may("view", schedule.queue) or caller.may(permission, schedule.queue)):
         raise NotFound(f"no schedule {schedule.name}", field="name")
@@ -51,7 +51,7 @@ async def _find(request: HttpRequest, caller: Caller, name: str, permission: str
 async def list_schedules(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The schedules of the queues that the caller may view, with their last and next run."""
     caller.need_somewhere("view")
-    found = await request.server.drive(request.server.verbs(caller.tenant).list_schedules())
+    found = await request.drive(request.verbs.list_schedules())
     return answer(
         request, SchedulesView([schedule_view(s, request.response_media) for s in found if caller.may("view", s.queue)])
     )
@@ -75,7 +75,7 @@ async def put_schedule(name: Name, request: CurrentRequest, caller: CurrentCalle
     request.subject.add((body.queue,))
     caller.need("operate", body.queue)
     caller.need("publish", body.queue)
-    verbs = request.server.verbs(caller.tenant)
+    verbs = request.verbs
     await request.server.load_settings(caller.tenant, validate.name(body.queue, "queue"))
     message = body.message.plain(request.server.max_payload(caller.tenant, body.queue))
     terms = verbs.terms(
@@ -83,10 +83,10 @@ async def put_schedule(name: Name, request: CurrentRequest, caller: CurrentCalle
         body.missed, body.paused,
     )  # fmt: skip
     with contextlib.suppress(NotFound):  # a new one
-        old = await request.server.drive(verbs.get_schedule(name))
+        old = await request.drive(verbs.get_schedule(name))
         if not caller.may("operate", old.queue):
             raise Forbidden(f"schedule {old.name} belongs to another queue", field="name", hint="use another name")
-    return _tell(request, await request.server.drive(verbs.put_terms(name, terms)))
+    return _tell(request, await request.drive(verbs.put_terms(name, terms)))
 
 
 @router.delete("/{name}", operation_id="delete_schedule", **doc(bodies.Deleted, more=(404, 409, 507)))
@@ -96,23 +96,21 @@ async def delete_schedule(name: Name, request: CurrentRequest, caller: CurrentCa
         await _find(request, caller, name, "operate")
     except NotFound:
         return answer(request, bodies.Deleted(False))
-    return answer(
-        request, bodies.Deleted(await request.server.drive(request.server.verbs(caller.tenant).delete_schedule(name)))
-    )
+    return answer(request, bodies.Deleted(await request.drive(request.verbs.delete_schedule(name))))
 
 
 @router.post("/{name}/pause", operation_id="pause_schedule", **_CHANGED)
 async def pause_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Stop until resume; runs missed in between are skipped."""
     await _find(request, caller, name, "operate")
-    return _tell(request, await request.server.drive(request.server.verbs(caller.tenant).pause_schedule(name)))
+    return _tell(request, await request.drive(request.verbs.pause_schedule(name)))
 
 
 @router.post("/{name}/resume", operation_id="resume_schedule", **_CHANGED)
 async def resume_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Run again from now on."""
     await _find(request, caller, name, "operate")
-    return _tell(request, await request.server.drive(request.server.verbs(caller.tenant).resume_schedule(name)))
+    return _tell(request, await request.drive(request.verbs.resume_schedule(name)))
 
 
 @router.post(
@@ -127,6 +125,6 @@ async def fire_schedule(name: Name, request: CurrentRequest, caller: CurrentCall
     body: FireSchedule = await request.read(FIRE_SCHEDULE)
     await request.spend(caller, 1)
     await request.server.load_settings(caller.tenant, schedule.queue)
-    message = await request.server.drive(request.server.verbs(caller.tenant).fire_schedule(name, id=body.id))
+    message = await request.drive(request.verbs.fire_schedule(name, id=body.id))
     request.subject.add(ids=(message.id,))
     return answer(request, view_for(caller, message, request.response_media))

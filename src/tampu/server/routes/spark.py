@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from tampu.broker import validate
 from tampu.engines import port
@@ -42,9 +42,12 @@ def _arrow(body: Any = None, more: tuple[int, ...] = ()) -> dict[str, Any]:
     return route
 
 
-async def _spark_store(request: HttpRequest) -> SparkStore:
-    """Called first in every route: it raises a clear error if the server runs without Arrow."""
+async def _spark_store(request: CurrentRequest, _caller: CurrentCaller) -> SparkStore:
+    """Raises a clear error if the server runs without Arrow."""
     return await asyncio.to_thread(request.server.spark_store)
+
+
+CurrentStore = Annotated[SparkStore, Depends(_spark_store)]
 
 
 async def _do(request: HttpRequest, work: Callable[..., R], *arguments: Any) -> R:
@@ -65,9 +68,8 @@ async def _tenant(request: HttpRequest, caller: Caller, everyone: bool) -> str |
 
 
 @router.post("/documents", operation_id="spark_documents", **doc(wire.SparkDocuments, wire.SparkLookup))
-async def documents(request: CurrentRequest, caller: CurrentCaller) -> Response:
+async def documents(request: CurrentRequest, caller: CurrentCaller, spark_store: CurrentStore) -> Response:
     """Documents of Spark programs: owners of consumers, deliveries, progress of jobs, queue settings."""
-    spark_store = await _spark_store(request)
     from tampu.server.spark import permissions
 
     body: wire.SparkLookup = await request.read(wire.LOOKUP)
@@ -91,9 +93,8 @@ async def documents(request: CurrentRequest, caller: CurrentCaller) -> Response:
 @router.post(
     "/changes", operation_id="spark_changes", **doc(wire.SparkChanged, wire.SparkChanges, more=(404, 409, 422, 507))
 )
-async def changes(request: CurrentRequest, caller: CurrentCaller) -> Response:
+async def changes(request: CurrentRequest, caller: CurrentCaller, spark_store: CurrentStore) -> Response:
     """Store messages of a job, and documents, in order; in one commit if the store can."""
-    spark_store = await _spark_store(request)
     from tampu.server.spark import load, permissions
 
     body: wire.SparkChanges = await request.read_large(wire.CHANGES)
@@ -154,9 +155,10 @@ def _change(owners: Sequence[str], spark_store: SparkStore, body: wire.SparkChan
 
 
 @router.get("/queues/{queue}", operation_id="spark_queue", **doc(wire.SparkQueue))
-async def queue(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+async def queue(
+    queue: QueueName, request: CurrentRequest, caller: CurrentCaller, spark_store: CurrentStore
+) -> Response:
     """The number of messages of a queue by state."""
-    spark_store = await _spark_store(request)
     from tampu.server.spark import permissions
 
     permissions.check_known(caller, queue)
@@ -168,11 +170,15 @@ async def queue(queue: QueueName, request: CurrentRequest, caller: CurrentCaller
 
 
 @router.get("/place", operation_id="spark_place", **doc(wire.SparkPlace))
-async def place(request: CurrentRequest, caller: CurrentCaller, since: Micros = None, until: Micros = None) -> Response:
+async def place(
+    request: CurrentRequest,
+    caller: CurrentCaller,
+    spark_store: CurrentStore,
+    since: Micros = None,
+    until: Micros = None,
+) -> Response:
     """The first and last position of the journal; with ``since`` or ``until``, also the position at that time."""
-    spark_store = await _spark_store(request)
-    if not any(caller.somewhere(permission) for permission in ("view", "publish", "consume")):
-        caller.need_somewhere("view")
+    caller.need_somewhere("view", "publish", "consume")
     everyone = await request.server.of_all_tenants(caller)
 
     def seen(position: Position) -> Position:
@@ -194,6 +200,7 @@ async def place(request: CurrentRequest, caller: CurrentCaller, since: Micros = 
 async def journal(
     request: CurrentRequest,
     caller: CurrentCaller,
+    spark_store: CurrentStore,
     partition: Annotated[str, Query(max_length=300)],
     after: Annotated[int, Query(ge=0, lt=1 << 62)],
     upto: Annotated[int, Query(ge=0, lt=1 << 62)],
@@ -201,7 +208,6 @@ async def journal(
     everyone: Everyone = False,
 ) -> Response:
     """Transitions of one partition, after one offset and up to another."""
-    spark_store = await _spark_store(request)
     from tampu.server.spark import arrow_stream, permissions
     from tampu.stores import columns
 
@@ -223,9 +229,8 @@ async def journal(
 
 
 @router.post("/plan", operation_id="spark_plan", **doc(wire.SparkPlanned, wire.SparkPlan))
-async def plan(request: CurrentRequest, caller: CurrentCaller) -> Response:
+async def plan(request: CurrentRequest, caller: CurrentCaller, spark_store: CurrentStore) -> Response:
     """Plan a snapshot. Other processes can read its parts, from any node."""
-    spark_store = await _spark_store(request)
     from tampu.server.spark import permissions
     from tampu.stores import columns
     from tampu.stores.port import MessageQuery
@@ -245,9 +250,8 @@ async def plan(request: CurrentRequest, caller: CurrentCaller) -> Response:
 
 
 @router.post("/messages", operation_id="spark_messages", **_arrow(wire.SparkPiece, more=(404,)))
-async def messages(request: CurrentRequest, caller: CurrentCaller) -> Response:
+async def messages(request: CurrentRequest, caller: CurrentCaller, spark_store: CurrentStore) -> Response:
     """The messages of one part of a plan."""
-    spark_store = await _spark_store(request)
     from tampu.server.spark import arrow_stream
     from tampu.stores import columns
 
@@ -266,9 +270,8 @@ async def messages(request: CurrentRequest, caller: CurrentCaller) -> Response:
 
 
 @router.post("/deliveries", operation_id="spark_deliveries", **_arrow(bodies.Ids))
-async def deliveries(request: CurrentRequest, caller: CurrentCaller) -> Response:
+async def deliveries(request: CurrentRequest, caller: CurrentCaller, spark_store: CurrentStore) -> Response:
     """Messages by id, in the order of the ids, from queues that the caller may consume or view."""
-    spark_store = await _spark_store(request)
     import pyarrow as pa
 
     from tampu.server.spark import arrow_stream
@@ -277,8 +280,7 @@ async def deliveries(request: CurrentRequest, caller: CurrentCaller) -> Response
     body: bodies.Ids = await request.read(bodies.IDS)
     request.check_batch(body.ids, "ids")
     ids = [validate.id_text(id) for id in body.ids]
-    if not caller.somewhere("consume"):
-        caller.need_somewhere("view")
+    caller.need_somewhere("view", "consume")
 
     def found() -> Any:
         table = spark_store.store.by_ids(caller.tenant, ids)
