@@ -391,7 +391,13 @@ def test_many_feeds_share_one_reader(
 
 
 @pytest.mark.parametrize(
-    "text", ["0:1," * 200_000 + "0:1", ",".join(f"{n}:1" for n in range(150_000))], ids=["repeated", "many"]
+    "text",
+    [
+        "0:1," * 200_000 + "0:1",
+        ",".join(f"{n}:1" for n in range(150_000)),
+        ",".join(f"{'a' * 200}{n}:1" for n in range(4000)),
+    ],
+    ids=["repeated", "many", "long"],
 )
 def test_a_short_event_id_is_not_a_long_position(stall: Stall, text: str) -> None:
     """Some hundred bytes could stand for a megabyte, which took a tenth of a second to read."""
