@@ -9,7 +9,6 @@ import pytest
 from tampu.broker.store import Store
 from tests.conformance.harness import Harness, Kit, Refusals
 from tests.conformance.served import build
-from tests.memory import in_memory
 from tests.servers import mariadb, pgbouncer, postgres, redis
 
 EVERY = (
@@ -37,13 +36,6 @@ DIRECT = tuple(kit for kit in SHARED if not kit.served)
 
 def _name(kit: Kit) -> str:
     return kit.name
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """In memory: an embedded store waits for the disk at each commit."""
-    with in_memory(tmp_path) as folder:
-        yield folder
 
 
 @pytest.fixture(params=KITS, ids=_name)

@@ -1,19 +1,9 @@
-"""What the fault tests share: how long they run, and places for logs and for many small files."""
+"""What the fault tests share: how long they run, and a place for logs."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.memory import in_memory
-
-
-@pytest.fixture
-def scratch(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of images are opened, and what is lost is simulated anyway."""
-    with in_memory(tmp_path) as folder:
-        yield folder
 
 
 @pytest.fixture

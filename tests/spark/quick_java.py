@@ -28,7 +28,8 @@ def options() -> str:
     if _FILE not in os.environ:
         os.environ[_FILE] = _classes()
     kept = os.environ[_FILE]
-    return f"{_PLAIN} -XX:SharedArchiveFile={kept}" if kept else _PLAIN
+    plain = f"{_PLAIN} -Djava.io.tmpdir={tempfile.gettempdir()}"
+    return f"{plain} -XX:SharedArchiveFile={kept}" if kept else plain
 
 
 def _classes() -> str:
