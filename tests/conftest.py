@@ -14,7 +14,7 @@ from hypothesis.internal.conjecture import providers
 from tests.seeds import FUZZING, seed_of
 from tests.signals import let_children_be_interrupted
 
-pytest_plugins = ["tests.crashes", "tests.memory"]
+pytest_plugins = ["tests.crashes", "tests.memory", "tests.order"]
 
 let_children_be_interrupted()
 
