@@ -41,7 +41,10 @@ def rig(s3: str, url: str, request: pytest.FixtureRequest) -> Rig:
     return Rig(url, f"s3://lakes/{request.node.name}", options=options)
 
 
-def test_runs_that_die_are_repeated_exactly_in_s3_too(rig: Rig, q: tampu.Store, tmp_path: Path) -> None:
+def test_runs_that_die_are_repeated_exactly_in_s3_too(
+    rig: Rig, q: tampu.Store, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Executors write and read S3 without jars; a lake at a `file:` url is a folder, and has the same rows."""
     for turn, step in enumerate(("written", "silver.messages")):
         work(q, turn)
         with pytest.raises(Died):
@@ -49,11 +52,18 @@ def test_runs_that_die_are_repeated_exactly_in_s3_too(rig: Rig, q: tampu.Store, 
     work(q, 2)
     rig.run()
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
-    local = Rig(rig.url, str(tmp_path / "local"))
+    local = Rig(rig.url, f"file://{tmp_path}/a lake")
     local.run(name="local")
+    assert local.lake.local == tmp_path / "a lake"
+    assert local.rows("bronze.events", "offset", "id", "verb") == journal(q)
     for table in ("bronze.messages", "silver.messages", "silver.attempts", "gold.queue_minutes", "gold.failures"):
         assert rig.rows(table) == local.rows(table), table
     assert status(rig.url, rig.lake, "main")["lag_messages"] == 0
+
+    read = frames.read(spark, rig.lake.table("silver.attempts").open())
+    assert {row.outcome for row in read.collect()} == {"ack", "nack", "reject"}
+    told = read._jdf.queryExecution().toString()
+    assert SECRET not in told
 
     with Looking(rig.lake.uri, storage_options=rig.lake.options).ask() as ask:
         ((count,),) = ask.run("SELECT count(*) FROM bronze.events").fetchall()
@@ -68,16 +78,6 @@ def test_of_two_commits_on_the_same_version_in_s3_the_second_is_refused(rig: Rig
     one.commit([], Mark("lake:main", 1, {"0": 2}))
     with pytest.raises(VersionConflict, match="another run"):
         two.commit([], Mark("lake:main", 1, {"0": 2}))
-
-
-def test_executors_write_and_read_s3_without_jars(rig: Rig, q: tampu.Store, spark: SparkSession) -> None:
-    work(q)
-    rig.run()
-    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
-    read = frames.read(spark, rig.lake.table("silver.attempts").open())
-    assert {row.outcome for row in read.collect()} == {"ack", "nack", "reject"}
-    told = read._jdf.queryExecution().toString()
-    assert SECRET not in told
 
 
 def test_secrets_do_not_travel(rig: Rig) -> None:
@@ -129,11 +129,3 @@ def test_a_variable_that_is_not_there_is_named() -> None:
     assert "TAMPU_NO_SUCH" not in os.environ
     with pytest.raises(InvalidConfig, match="TAMPU_NO_SUCH"):
         resolved({"AWS_SECRET_ACCESS_KEY": "env:TAMPU_NO_SUCH"})
-
-
-def test_a_file_url_is_a_folder(url: str, q: tampu.Store, tmp_path: Path) -> None:
-    q.publish("jobs", 1)
-    rig = Rig(url, f"file://{tmp_path}/a lake")
-    rig.run()
-    assert rig.lake.local == tmp_path / "a lake"
-    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)

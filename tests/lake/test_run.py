@@ -52,9 +52,39 @@ def test_a_run_in_several_rounds_ends_where_one_round_does(rig: Rig, q: tampu.St
             Pipeline(other_url, rig.lake).run(no_spark)
 
 
-def test_a_reader_keeps_one_lake_wherever_that_is_moved_to(rig: Rig, q: tampu.Store, tmp_path: Path) -> None:
+def run_and_note_what_is_on_the_disk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """In this order: each file that was synced, and "position" where the store was told of the reader's."""
+    told: list[str] = []
+    real, save = files.fsync_path, journal_readers.saving
+
+    def sync(path: Path) -> None:
+        told.append(str(path))
+        real(path)
+
+    def saving(reader: journal_readers.Reader, version: int | None) -> object:
+        told.append("position")
+        return save(reader, version)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "fsync_path", sync)
+        patched.setattr(journal_readers, "saving", saving)
+        rig.run()
+    return told
+
+
+def test_a_reader_tells_the_store_of_what_is_on_the_disk_and_keeps_one_lake_wherever_that_is_moved_to(
+    rig: Rig, q: tampu.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work(q)
-    rig.run()
+    told = run_and_note_what_is_on_the_disk(rig, monkeypatch)
+    assert told.count("position") == 2, "registered at the start, moved at the end"
+    after = told[told.index("position") + 1 :]
+    assert after[-1] == "position"
+    for name in rig.lake.present():
+        table = rig.lake.table(name)
+        version = table.open().version
+        assert version == 0 or f"{table.uri}/_delta_log/{version:020}.json" in after[:-1], name
+
     work(q, 1)
     other = Rig(rig.url, str(tmp_path / "other.lake"))
     with pytest.raises(InvalidConfig, match="reader main keeps the lake") as refused:
@@ -101,33 +131,6 @@ def test_a_compaction_while_messages_are_replayed_does_not_stop_a_run(rig: Rig, 
     rig.pipeline(on_step=meanwhile).run(rig.session)
     assert "silver.messages" in joined
     assert [row[0] for row in rig.rows("silver.messages", "id")] == ids[1:]
-
-
-def test_the_store_is_told_only_of_what_is_on_the_disk(
-    rig: Rig, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work(q)
-    told: list[str] = []
-    real, save = files.fsync_path, journal_readers.saving
-
-    def sync(path: Path) -> None:
-        told.append(str(path))
-        real(path)
-
-    def saving(reader: journal_readers.Reader, version: int | None) -> object:
-        told.append("position")
-        return save(reader, version)
-
-    monkeypatch.setattr(files, "fsync_path", sync)
-    monkeypatch.setattr(journal_readers, "saving", saving)
-    rig.run()
-    assert told.count("position") == 2, "registered at the start, moved at the end"
-    after = told[told.index("position") + 1 :]
-    assert after[-1] == "position"
-    for name in rig.lake.present():
-        table = rig.lake.table(name)
-        version = table.open().version
-        assert version == 0 or f"{table.uri}/_delta_log/{version:020}.json" in after[:-1], name
 
 
 def test_the_reader_is_registered_before_anything_is_read(rig: Rig, q: tampu.Store) -> None:

@@ -76,26 +76,24 @@ def test_any_payload_reaches_the_lake_as_it_is_and_those_whose_shape_changes_are
     assert shapes == [(None, None), ("Ada", 36), (None, None), (None, None)]
 
 
-def test_nothing_at_all_makes_no_rows(rig: Rig, q: tampu.Store) -> None:
-    (report,) = rig.pipeline().run(lambda: pytest.fail("Spark was started"))
-    assert report.transitions == 0
-    assert status_rows(rig) == 0
-    q.publish("jobs", 1)
-    (report,) = rig.run()
-    assert report.transitions == 1
-    assert by_queue_and_day(rig) == {("jobs", 1): 1}
-
-
 def status_rows(rig: Rig) -> int:
     return sum(len(rig.rows(name)) for name in rig.lake.present())
 
 
-def test_events_that_come_late_change_the_day_they_belong_to(rig: Rig, q: tampu.Store, clock: FakeClock) -> None:
+def test_nothing_makes_no_rows_and_events_that_come_late_change_the_day_they_belong_to(
+    rig: Rig, q: tampu.Store, clock: FakeClock
+) -> None:
+    (report,) = rig.pipeline().run(lambda: pytest.fail("Spark was started"))
+    assert report.transitions == 0
+    assert status_rows(rig) == 0
+
     q.publish("jobs", 1)
     clock.advance(2 * DAY)
     q.publish("jobs", 2)
-    rig.run()
+    (report,) = rig.run()
+    assert report.transitions == 2
     assert by_queue_and_day(rig) == {("jobs", 1): 1, ("jobs", 2): 0, ("jobs", 3): 1}
+
     clock.advance(-2 * DAY + 3600)  # the clock of the machine was set back
     q.publish("late", 3)
     rig.run()
