@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if parts == 1:
         return
     tops: list[list[pytest.Item]] = [[] for _ in range(parts)]
-    rest = []
+    rest: list[pytest.Item] = []
     for item in items:
         top = _top(item)
         (rest if top is None else tops[top % parts]).append(item)

@@ -16,6 +16,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -79,5 +80,6 @@ def test_every_answer_is_announced(operation: str, stall: Stall, seed: int) -> N
     one.config.seed = seed
     limits = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     (made,) = get_all_tests(schema=one, test_func=ask, settings=limits, given_kwargs=None)
+    assert isinstance(made, Ok), made
     _, questions = made.ok()
     questions()
