@@ -123,6 +123,7 @@ class Postgres:
             "unix_socket_directories": str(self.folder),
             "max_connections": "200",
             "logging_collector": "off",
+            "dynamic_shared_memory_type": "mmap",  # in the folder: what a killed server leaves goes with it
             **self.settings,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
