@@ -1,4 +1,4 @@
-"""Streams that were closed, or can not be written to: the work is done, and the exit code says what happened."""
+"""Streams that were closed, or cannot be written to: the work is done, and the exit code says what happened."""
 
 import subprocess
 import sys

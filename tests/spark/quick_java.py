@@ -33,7 +33,7 @@ def options() -> str:
 
 
 def _classes() -> str:
-    """The file, made if it is not there; "" for a Java that can not make one."""
+    """The file, made if it is not there; "" for a Java that cannot make one."""
     import pyspark
 
     home = java.provide()

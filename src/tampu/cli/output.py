@@ -11,7 +11,7 @@ import os
 import select
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -76,6 +76,17 @@ class Output:
         else:
             self.line(line, style)
 
+    def rows(
+        self, document: Any, columns: Sequence[str], rows: Iterable[Iterable[Any]], nothing: str = "", **layout: Any
+    ) -> None:
+        """Print the document with --json, else the rows as a table; if there are none, that there is ``nothing``."""
+        if self.json:
+            self.document(document)
+        elif (made := list(rows)) or not nothing:
+            self.show(table(columns, made, **layout))
+        else:
+            self.note(nothing)
+
     def note(self, text: str) -> None:
         """Print a remark for people on standard error; nothing with --json."""
         if not self.json:
@@ -120,19 +131,22 @@ def exit_if_unread() -> None:
 
 def table(
     columns: Sequence[str],
-    rows: Sequence[Sequence[Text]],
+    rows: Iterable[Iterable[Any]],
     *,
     fold: Sequence[str] = (),
     right: Sequence[str] = (),
     title: str | None = None,
 ) -> Table:
-    """A table. Columns in ``fold`` are cut if there is little space, and left out if empty; others are never cut."""
+    """A table of texts and other values. Columns in ``fold`` are cut if there is little space, and left out if empty;
+    others are never cut."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    visible = [at for at, name in enumerate(columns) if name not in fold or any(row[at].plain for row in rows)]
-    columns, rows = [columns[at] for at in visible], [[row[at] for at in visible] for row in rows]
-    widths = [max([len(name), *(row[at].cell_len for row in rows)]) for at, name in enumerate(columns)]
+    whole = [[cell if isinstance(cell, Text) else text(cell) for cell in row] for row in rows]
+    visible = [at for at, name in enumerate(columns) if name not in fold or any(row[at].plain for row in whole)]
+    columns, cells = [columns[at] for at in visible], [[row[at] for at in visible] for row in whole]
+    widths = [max([len(name), *(row[at].cell_len for row in cells)]) for at, name in enumerate(columns)]
     left = width() - sum(w for w, name in zip(widths, columns, strict=True) if name not in fold) - 2 * len(columns)
     foldable = sorted((w, at) for at, w in enumerate(widths) if columns[at] in fold)
     for done, (wanted, at) in enumerate(foldable):
@@ -143,15 +157,16 @@ def table(
     for name, size in zip(columns, widths, strict=True):
         side: Literal["left", "right"] = "right" if name in right else "left"
         made.add_column(name, justify=side, no_wrap=True, overflow="ellipsis", width=size)
-    for row in rows:
+    for row in cells:
         made.add_row(*row)
     return made
 
 
 def text(value: Any, style: str = "") -> Text:
+    """A value as text; nothing for None."""
     from rich.text import Text
 
-    return Text(clean(str(value)), style=style)
+    return Text("" if value is None else clean(str(value)), style=style)
 
 
 def word(value: str) -> Text:

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 import tampu
+from tampu.model.config import DURATIONS
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?\Z")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _BYTE = re.compile(r"\(byte (\d+)\)")
-_DURATIONS = {"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"}
 _DURATION_HINT = "seconds, or with units: 30s, 500ms, 5m, 1h30m, 2d"
 
 
@@ -87,6 +87,11 @@ def json_value(text: str | bytes, field: str, hint: str | None = None) -> Any:
         raise tampu.InvalidMessage(f"the {field} is not JSON: {what}", field=field, hint=hint) from None
 
 
+def unreadable(path: str, error: Exception) -> tampu.InvalidMessage:
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return tampu.InvalidMessage(f"{path} cannot be read: {why}", field="file")
+
+
 def where(texts: list[str] | None) -> dict[str, Any]:
     """The filter of `list` and `replay`: ``type=a.b``, ``reason=x``, ``label.env=prod`` …"""
     found: dict[str, Any] = {}
@@ -115,7 +120,7 @@ def _setting(name: str, value: str) -> Any:
         return None
     if name == "backoff":
         return backoff(value)
-    if name in _DURATIONS:
+    if name in DURATIONS:
         return duration(value, name, tampu.InvalidConfig)
     if name == "group_order":
         if value.lower() not in ("true", "false"):

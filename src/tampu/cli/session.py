@@ -88,14 +88,11 @@ class Session:
 
     def is_new(self) -> bool:
         """True if the file does not exist or is empty: opening would create the store."""
+        path = self.path
         try:
-            return self.path is not None and (not self.path.exists() or self._is_empty(self.path))
+            return path is not None and (not path.exists() or (path.is_file() and not path.stat().st_size))
         except (OSError, ValueError):
             return False  # opening it reports the error
-
-    @staticmethod
-    def _is_empty(path: Path) -> bool:
-        return path.is_file() and path.stat().st_size == 0
 
     def open(self, *, maintenance: bool = False) -> tampu.Store:
         """Open the store, which must exist."""
@@ -104,15 +101,12 @@ class Session:
 
     def check_exists(self) -> None:
         """Refuse a file that does not exist yet."""
-        if self.is_new():
+        if self.path is not None and self.is_new():
             raise tampu.Unavailable(
-                f"there is no store in {self.path}: the file {'is empty' if self._exists() else 'does not exist'}",
+                f"there is no store in {self.path}: the file {'is empty' if self.path.exists() else 'does not exist'}",
                 field="url",
                 hint=f"create it with: {self.command_line('publish', 'QUEUE', 'PAYLOAD')}; or name another with --url",
             )
-
-    def _exists(self) -> bool:
-        return self.path is not None and self.path.exists()
 
     def open_or_create(
         self, first: Callable[[tampu.Store], Any] | None = None, *, maintenance: bool = False

@@ -6,9 +6,7 @@ is; the lineage has the names of all of them.
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 import tomllib
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from tampu.import_string import import_string
 from tampu.lake import lineage
 from tampu.lake.snapshots import VERSION
 from tampu.lake.state import EVENTS, READER, STORE, State
@@ -46,12 +45,8 @@ def configured(file: str | Path = FILE) -> list[Table]:
 
 
 def _loaded(text: str) -> Any:
-    module, _, name = text.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        return getattr(importlib.import_module(module), name)
+        return import_string(text)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidConfig(
             f"the table {text!r:.80} cannot be loaded: {error}", field="tables", hint='as in "shop.lake:orders_per_day"'

@@ -162,16 +162,13 @@ BUILT_IN = QueueConfig(
 
 FIELDS = tuple(QueueConfig.__struct_fields__)
 read_config = from_json(QueueConfig).decode
-_DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"})
+DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"})
 _PLACE = re.compile(r"`\$\.(\w+)")
 _RATES = frozenset({"rate", "group_rate"})
-_AT_LEAST = {
-    "group_concurrency": 0, "group_rate": 0, "group_burst": 0, "max_attempts": 1, "max_depth": 0, "max_in_flight": 0,
-    "rate": 0, "burst": 0, "max_payload": 1,
-}  # fmt: skip
-_AT_MOST = {
-    "group_concurrency": 10_000, "group_rate": 10_000, "group_burst": 10_000, "max_attempts": 1000,
-    "max_payload": 1 << 30, "rate": 1e9, "burst": 10**9, "max_depth": 10**15,
+_BOUNDS = {
+    "group_concurrency": (0, 10_000), "group_rate": (0, 10_000), "group_burst": (0, 10_000), "max_attempts": (1, 1000),
+    "max_depth": (0, 10**15), "max_in_flight": (0, 10**9), "rate": (0, 10**9), "burst": (0, 10**9),
+    "max_payload": (1, 1 << 30),
 }  # fmt: skip
 
 
@@ -204,20 +201,17 @@ def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
             values[name] = None
         elif name == "backoff":
             values[name] = checked_backoff(value)
-        elif name in _DURATIONS:
+        elif name in DURATIONS:
             values[name] = duration(value, name, zero=name != "lease", error=InvalidConfig) / SECOND
         else:
             if name in _RATES and isinstance(value, str):
                 value = _rate(value, name)  # noqa: PLW2901 - as the number it stands for
             if isinstance(value, bool) is not (name == "group_order"):
                 raise InvalidConfig(f"{name} cannot be {value!r}", field=name)
-            if name in _AT_LEAST and not (
-                isinstance(value, int | float) and _AT_LEAST[name] <= value <= _AT_MOST.get(name, 10**9)
-            ):
-                most = f"{_AT_MOST.get(name, 10**9):,.0f}"
-                raise InvalidConfig(
-                    f"{name} must be {_takes(QueueConfig, name)} between {_AT_LEAST[name]} and {most}", field=name
-                )
+            bounds = _BOUNDS.get(name)
+            if bounds is not None and not (isinstance(value, int | float) and bounds[0] <= value <= bounds[1]):
+                takes = f"{_takes(QueueConfig, name)} between {bounds[0]} and {bounds[1]:,}"
+                raise InvalidConfig(f"{name} must be {takes}", field=name)
             values[name] = value
     try:
         plain = {k: msgspec.to_builtins(v) for k, v in values.items() if v is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,6 @@ from tampu.cli import parse as cli_parse
 from tampu.cli.app import DryRun, command, group, option
 from tampu.cli.lake import lake_option
 from tampu.cli.lake.lake_option import PANEL, LakeOptions, LakePath
-from tampu.cli.output import text
 from tampu.cli.session import Session
 from tampu.model.decoders import from_json
 
@@ -115,8 +115,6 @@ class StepPrinter:
     """Shows the current step on standard error, if that is a terminal."""
 
     def __init__(self, session: Session) -> None:
-        import sys
-
         self._status: Any = None
         if sys.stderr.isatty() and not session.json:
             from rich.console import Console
@@ -185,7 +183,7 @@ def status(session: Session, lake: LakePath = None, name: Name = "main", option:
         + (f", the oldest {output.span(found['lag_seconds'])} old" if found["lag_messages"] else "")
     )
     columns = ("table", "rows", "files", "bytes", "version", "behind")
-    cells = [[text(f"{row[c]:,}" if c != "table" else row[c]) for c in columns] for row in found["tables"]]
+    cells = [[f"{row[c]:,}" if c != "table" else row[c] for c in columns] for row in found["tables"]]
     if cells:
         session.out.show(output.table(columns, cells, right=columns[1:]))
     last = found["last_run"]
@@ -268,7 +266,10 @@ def compact(session: Session, lake: LakePath = None, option: LakeOptions = None)
     from tampu.lake import maintenance
 
     done = maintenance.compact(_must_have_tables(lake_option.to_write(session, lake, option)))
-    _print_done(session, done, "nothing to compact")
+    if session.json:
+        session.out.document({"tables": msgspec.to_builtins(done)})
+    else:
+        _print_tables(session, done, "nothing to compact")
 
 
 @command("vacuum", PANEL, of=pipeline)
@@ -300,9 +301,7 @@ def vacuum(
             session.out.line(f"{care.table}: {care.rows:,} rows of days before {before} {verb}")
     if dropped and not dry_run:
         session.out.note(f"a vacuum removes their files when they are older than {retain}")
-    _print_tables(session, removed)
-    if not removed and not dropped:
-        session.out.line("nothing to remove")
+    _print_tables(session, removed, "" if dropped else "nothing to remove")
 
 
 @command("erase", PANEL, of=pipeline)
@@ -329,11 +328,11 @@ def erase(
     place = _must_have_tables(lake_option.to_write(session, lake, option))
     if verify is not None:
         try:
-            told = erasure.verify(place, from_json(erasure.Erasure).decode(verify.read_bytes()))
+            left = erasure.verify(place, from_json(erasure.Erasure).decode(verify.read_bytes()))
         except (OSError, msgspec.DecodeError) as error:
             raise tampu.InvalidConfig(f"{verify}: {error}", field="verify") from None
-        session.out.document({"left": told}) if session.json else session.out.line("\n".join(told) or "nothing is left")
-        if told:
+        session.out.answer({"left": left}, "\n".join(left) or "nothing is left")
+        if left:
             raise typer.Exit(exits.FAILED)
         return
     tenant = session.tenant or "default"
@@ -343,7 +342,7 @@ def erase(
             sql = f"SELECT DISTINCT id FROM bronze.payloads WHERE {checked_condition(where)}"  # noqa: S608 - checked
             chosen += [row["id"] for row in ask.rows(sql)]
     if dry_run:
-        session.out.document({"ids": chosen}) if session.json else session.out.line(f"{len(chosen):,} messages")
+        session.out.answer({"ids": chosen}, f"{len(chosen):,} messages")
         return
     if not yes:
         streams.confirm(f"make {len(chosen):,} messages anonymous for good?", "this cannot be undone")
@@ -366,18 +365,11 @@ def _must_have_tables(place: Lake) -> Lake:
     return place
 
 
-def _print_done(session: Session, done: list[Any], nothing: str) -> None:
-    if session.json:
-        session.out.document({"tables": [msgspec.to_builtins(care) for care in done]})
-        return
-    _print_tables(session, done)
-    if not done:
-        session.out.line(nothing)
-
-
-def _print_tables(session: Session, done: list[Any]) -> None:
+def _print_tables(session: Session, done: list[Any], nothing: str) -> None:
     for care in done:
         session.out.line(f"{care.table}: {care.files:,} files" + (f" into {care.into:,}" if care.into else ""))
+    if nothing and not done:
+        session.out.line(nothing)
 
 
 @command("forget", PANEL, of=pipeline)

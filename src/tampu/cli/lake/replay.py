@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import msgspec
 import typer
 
 import tampu
 from tampu.cli import exits, output, streams
 from tampu.cli.lake import lake_option
-from tampu.cli.output import text, word
+from tampu.cli.output import word
 from tampu.cli.session import Session
 
 _SHOWN = 10
@@ -51,7 +52,7 @@ def run(session: Session, lake: str | None, options: ReplayOptions, *, dry_run: 
             _show(session, preview, options.to, rate)
         if dry_run:
             if session.json:
-                session.out.document({"dry_run": True, **_document(preview)})
+                session.out.document({"dry_run": True, **msgspec.structs.asdict(preview)})
             return
         if preview.messages and not yes:
             streams.confirm(f"publish {preview.messages:,} messages again?", "this publishes messages again")
@@ -93,8 +94,8 @@ def _show(session: Session, preview: Any, to: str | None, rate: float | None) ->
     if preview.sample:
         rows = [
             [
-                text(row["id"]), word(str(row["state"])), text(row["queue"]), text(row["type"] or ""),
-                text(output.ago(row["ended_at"])), text(" ".join((row["last_error"] or "").split())[:300]),
+                row["id"], word(str(row["state"])), row["queue"], row["type"], output.ago(row["ended_at"]),
+                " ".join((row["last_error"] or "").split())[:300],
             ]
             for row in preview.sample
         ]  # fmt: skip
@@ -102,13 +103,9 @@ def _show(session: Session, preview: Any, to: str | None, rate: float | None) ->
         out.show(output.table(names, rows, fold=("queue", "type", "error")))
 
 
-def _document(preview: Any) -> dict[str, Any]:
-    return {name: getattr(preview, name) for name in type(preview).__struct_fields__}
-
-
 def _print(session: Session, done: Any) -> None:
     if session.json:
-        session.out.document({"dry_run": False, **_document(done)})
+        session.out.document({"dry_run": False, **msgspec.structs.asdict(done)})
     else:
         existing = f", {done.already:,} existed already" if done.already else ""
         session.out.line(f"{done.new:,} messages published{existing}; replay id {done.replay_id}")

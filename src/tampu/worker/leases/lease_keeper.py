@@ -105,9 +105,7 @@ class LeaseKeeperProcess:
         threading.Thread(target=self._read, args=(ours,), name="tampu-lease-keeper", daemon=True).start()
 
     def _send(self, message: Any) -> None:
-        raw = msgspec.msgpack.encode(message)
-        with contextlib.suppress(OSError):  # it died: `_read` restarts it and sends everything again
-            self._socket.sendall(HEAD.pack(len(raw)) + raw)
+        send(self._socket, message)  # if it died, `_read` restarts it and sends everything again
 
     def add(self, receipts: Sequence[str]) -> None:
         with self._lock:
@@ -163,6 +161,13 @@ class LeaseKeeperProcess:
             if not self._ended.is_set():
                 self._start()
                 self._send({"add": list(self._held)})
+
+
+def send(to: socket.socket, message: Any) -> None:
+    """Send a message, unless the other side has ended."""
+    raw = msgspec.msgpack.encode(message)
+    with contextlib.suppress(OSError):
+        to.sendall(HEAD.pack(len(raw)) + raw)
 
 
 def receive(stream: Any) -> Any:

@@ -6,6 +6,7 @@ If leases are long, it opens the store only when one has to be extended: a worke
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import queue
 import signal
@@ -14,13 +15,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tampu import store_factory
 from tampu.broker.store import Store
 from tampu.model.errors import TampuError
 from tampu.worker.leases.lease_extender import LeaseExtender
-from tampu.worker.leases.lease_keeper import HEAD, receive
+from tampu.worker.leases.lease_keeper import receive, send
 
 _LONG_SECONDS = 10.0
 _OWN_STAT = Path("/proc/self/stat")
@@ -40,7 +39,7 @@ class Worker:
         if self._hello["lease"] < _LONG_SECONDS:
             with contextlib.suppress(TampuError):  # tried again, and reported, when a lease is due
                 self.store()
-        self.send({"up": True})
+        send(self._pipe, {"up": True})
 
     def store(self) -> Store:
         if self._store is None:
@@ -57,11 +56,6 @@ class Worker:
         except OSError:  # it has ended; or there is no /proc here, and the socket shows when it ends
             return not _OWN_STAT.exists()
         return state not in ("T", "t", "Z", "X")
-
-    def send(self, message: Any) -> None:
-        raw = msgspec.msgpack.encode(message)
-        with contextlib.suppress(OSError):  # it has ended, and this process is about to
-            self._pipe.sendall(HEAD.pack(len(raw)) + raw)
 
     def close(self) -> None:
         if self._store is not None:
@@ -86,7 +80,8 @@ def main() -> None:
         threading.Thread(target=read, daemon=True).start()
         worker = Worker(hello, pipe)
         worker.start()
-        LeaseExtender(hello["lease"], worker.store, worker.send, worker.runs).serve(inbox)
+        report = functools.partial(send, pipe)
+        LeaseExtender(hello["lease"], worker.store, report, worker.runs).serve(inbox)
         worker.close()
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import os
 import signal
-import sys
 import threading
 import time
 from multiprocessing.connection import Connection
@@ -61,9 +61,7 @@ def find(module: str, name: str) -> Task[Any, Any]:
     """Import the task in this process."""
     if "<locals>" in name:
         raise TypeError(f"a task with execution='process' must be defined at module level; {name} is not")
-    found: Any = sys.modules.get(module) or importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
+    found = operator.attrgetter(name)(importlib.import_module(module))
     if not isinstance(found, Task):
         raise TypeError(f"{module}.{name} is not a task")
     return found

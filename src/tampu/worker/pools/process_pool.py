@@ -178,17 +178,14 @@ class ProcessPool(ThreadPool):
 
     @staticmethod
     def _handle_request(work: Current, kind: str, rest: list[Any]) -> Any:
-        task_store, lease = work._task_store, work.lease
+        """Carry out a method of the task store for a child."""
+        task_store = work._task_store
         try:
-            if kind == child.READ:
-                return task_store.read_note(lease)
-            if kind == child.WRITE:
-                work._noted = True
-                return task_store.write_note(lease, rest[0])
-            if kind == child.EXTEND:
-                return task_store.extend(lease, rest[0])
-            work._note = rest[0]
-            return task_store.progressed(work)
+            if kind == child.PROGRESS:
+                work._note = rest[0]
+                return task_store.progressed(work)
+            work._noted = work._noted or kind == child.WRITE
+            return getattr(task_store, kind)(work.lease, *rest)
         except TampuError as error:
             return error
 

@@ -6,11 +6,9 @@ The first SIGTERM or SIGINT stops it gracefully, the second at once. It also sto
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from tampu.import_string import import_string
 from tampu.model.errors import InvalidConfig
 from tampu.worker.app import App
 from tampu.worker.pools.child import resident
@@ -38,13 +37,8 @@ _CLOSING_SECONDS = 10.0
 def load(text: str) -> App:
     """``package.module:name`` → the app; the default name is ``app``."""
     module, _, name = text.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        found: Any = importlib.import_module(module)
-        for part in (name or "app").split("."):
-            found = getattr(found, part)
+        found = import_string(text, "app")
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             raise InvalidConfig(

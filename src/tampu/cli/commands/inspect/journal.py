@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tampu
 from tampu.cli import documents, journal_positions, output
@@ -12,7 +12,6 @@ from tampu.cli.session import Session
 from tampu.cli.wakeup import Wakeup
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
 _LOOK_SECONDS = 0.2
@@ -41,19 +40,14 @@ def journal(
         if follow:
             _follow(session, store, page, limit, queue)
             return
-    if session.json:
-        session.out.document(
-            {
-                "transitions": [documents.transition(t) for t in page.transitions],
-                "position": journal_positions.write(page.position),
-                "latest": journal_positions.write(page.latest),
-            }
-        )
-        return
-    if page.transitions:
-        session.out.show(_table(page.transitions))
-    else:
-        session.out.note("no journal entries found")
+    document = {
+        "transitions": [documents.transition(t) for t in page.transitions],
+        "position": journal_positions.write(page.position),
+        "latest": journal_positions.write(page.latest),
+    }
+    fold, right = ("type", "worker", "detail"), ("offset", "attempt")
+    rows = map(_row, page.transitions)
+    session.out.rows(document, _columns(), rows, "no journal entries found", fold=fold, right=right)
     if after is not None and journal_positions.behind(page):
         words = ["journal", "--after", journal_positions.write(page.position), "--limit", str(limit)]
         more = session.command_line(*words, *(["--queue", queue] if queue else []))
@@ -82,21 +76,11 @@ def line(t: tampu.Transition) -> Text:
     return made
 
 
-def _table(transitions: list[tampu.Transition]) -> Table:
-    columns = [name for name in _COLUMNS if output.width() >= _WIDE or name not in ("offset", "attempt", "worker")]
-    rows = []
-    for t in transitions:
-        cells = {
-            "offset": text(t.offset),
-            "at": text(f"{t.at.astimezone():%m-%d %H:%M:%S}"),
-            "queue": text(t.queue, "bold"),
-            "verb": text(t.verb),
-            "state": word(t.state or "removed"),
-            "id": text(t.id),
-            "attempt": text(t.attempt),
-            "type": text(t.type or ""),
-            "worker": text(t.worker or ""),
-            "detail": text(t.detail or ""),
-        }
-        rows.append([cells[name] for name in columns])
-    return output.table(columns, rows, fold=("type", "worker", "detail"), right=("offset", "attempt"))
+def _row(t: tampu.Transition) -> list[Any]:
+    at, state = f"{t.at.astimezone():%m-%d %H:%M:%S}", word(t.state or "removed")
+    cells = [t.offset, at, text(t.queue, "bold"), t.verb, state, t.id, t.attempt, t.type, t.worker, t.detail]
+    return [cell for name, cell in zip(_COLUMNS, cells, strict=True) if name in _columns()]
+
+
+def _columns() -> list[str]:
+    return [name for name in _COLUMNS if output.width() >= _WIDE or name not in ("offset", "attempt", "worker")]

@@ -39,22 +39,13 @@ _RARE = (tampu.State.HELD, tampu.State.CANCELLED, tampu.State.EXPIRED)
 def message_table(messages: list[tampu.Message], *, states: bool = True) -> Table:
     """Messages, one per line."""
     ranked = any(m.priority for m in messages)
-    columns = [
-        "id",
-        *(["state"] if states else []),
-        "type",
-        "attempts",
-        *(["prio"] if ranked else []),
-        "when",
-        "payload",
-    ]
+    columns = ["id", *["state"] * states, "type", "attempts", *["prio"] * ranked, "when", "payload"]
     rows = []
     for m in messages:
         found = documents.payload(m)
         value = m.raw if "payload_base64" in found else found["payload"]
-        cells = [text(m.id), *([word(m.state)] if states else []), text(m.type), text(f"{m.attempts}/{m.max_attempts}")]
-        cells += [*([count(m.priority)] if ranked else []), text(_when(m)), text(output.short(value))]
-        rows.append(cells)
+        row = [m.id, *[word(m.state)] * states, m.type, f"{m.attempts}/{m.max_attempts}"]
+        rows.append([*row, *[count(m.priority)] * ranked, _when(m), output.short(value)])
     return output.table(columns, rows, fold=("type", "when", "payload"), right=("prio",))
 
 
@@ -129,7 +120,7 @@ def stats_table(found: list[tampu.Stats]) -> Table:
     for s in found:
         counts = [count(s.counts.get(state, 0), output.STYLES[state]) for state in states]
         age = "-" if s.oldest_ready_age is None else output.span(s.oldest_ready_age.total_seconds())
-        rows.append([text(s.queue, "bold"), word(s.status), *counts, text(age)])
+        rows.append([text(s.queue, "bold"), word(s.status), *counts, age])
     return output.table(["queue", "status", *states, "oldest"], rows, right=(*states, "oldest"))
 
 
@@ -187,22 +178,18 @@ def queues(session: Session) -> None:
     """List all queues, with their most important settings."""
     with session.open() as store:
         rows = [(s, store.queues.get(s.queue)) for s in _stats(store, None)]
-    if session.json:
-        found = [
-            {"queue": s.queue, "status": s.status, "depth": s.depth, "dead": s.dead, "config": documents.config(config)}
-            for s, config in rows
-        ]
-        session.out.document({"queues": found})
-        return
-    if not rows:
-        session.out.note("there are no queues yet")
-        return
+    found = [
+        {"queue": s.queue, "status": s.status, "depth": s.depth, "dead": s.dead, "config": documents.config(config)}
+        for s, config in rows
+    ]
     columns = ("queue", "status", "waiting", "dead", "ordering", "attempts", "lease", "limits")
-    lines = []
-    for s, config in rows:
-        limits = [f"{n} {getattr(config, n):g}" for n in _LIMITS if getattr(config, n)]
-        lines.append([
-            text(s.queue, "bold"), word(s.status), count(s.depth), count(s.dead, "red"), text(config.ordering),
-            text(config.max_attempts), text(output.span(config.lease or 0)), text(", ".join(limits) or "-"),
-        ])  # fmt: skip
-    session.out.show(output.table(columns, lines, fold=("limits",), right=("waiting", "dead", "attempts", "lease")))
+    lines = (
+        [
+            text(s.queue, "bold"), word(s.status), count(s.depth), count(s.dead, "red"), config.ordering,
+            config.max_attempts, output.span(config.lease or 0),
+            ", ".join(f"{n} {getattr(config, n):g}" for n in _LIMITS if getattr(config, n)) or "-",
+        ]
+        for s, config in rows
+    )  # fmt: skip
+    right = ("waiting", "dead", "attempts", "lease")
+    session.out.rows({"queues": found}, columns, lines, "there are no queues yet", fold=("limits",), right=right)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 import tampu
@@ -71,7 +72,7 @@ def show(
         message = store.get(id)
         transitions = timeline(store, message) if history else []
     if session.json:
-        failures = [{n: getattr(f, n) for n in tampu.Failure.__struct_fields__} for f in message.failures]
+        failures = [msgspec.structs.asdict(failure) for failure in message.failures]
         session.out.document(
             {
                 **documents.message(message),
@@ -140,11 +141,7 @@ def _show_payload(session: Session, message: tampu.Message) -> None:
 
 def _history(transitions: list[tampu.Transition]) -> Table:
     rows = [
-        [
-            text(output.clock(t.at)), text(t.verb), word(t.state or "removed"), text(t.attempt),
-            text(t.worker or ""), text(t.detail or ""),
-        ]
-        for t in transitions
-    ]  # fmt: skip
+        [output.clock(t.at), t.verb, word(t.state or "removed"), t.attempt, t.worker, t.detail] for t in transitions
+    ]
     columns = ("at", "verb", "state", "attempt", "worker", "detail")
     return output.table(columns, rows, fold=("worker", "detail"), right=("attempt",))

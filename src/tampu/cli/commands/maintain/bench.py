@@ -106,13 +106,8 @@ def bench(
             rows = measure(str(Path(place) / "bench.db"), each, advance)
     except PermissionError:
         raise tampu.Unavailable(f"no permission to write in {folder}", field="dir") from None
-    if session.json:
-        session.out.document({"payload_bytes": 200, "durability": "full", "results": rows})
-        return
-    cells = [
-        [text(row["what"]), text(row["batch"]), text(row["callers"]), text(f"{row['per_second']:,.0f}", "bold")]
-        for row in rows
-    ]
     columns = ("what", "batch", "callers", "messages/s")
-    session.out.show(output.table(columns, cells, right=columns[1:]))
+    cells = ([row["what"], row["batch"], row["callers"], text(f"{row['per_second']:,.0f}", "bold")] for row in rows)
+    document = {"payload_bytes": 200, "durability": "full", "results": rows}
+    session.out.rows(document, columns, cells, right=columns[1:])
     session.out.note("each message 200 bytes, journaled, on disk with a full sync before the call returns")

@@ -11,9 +11,9 @@ from tampu.cli import documents, output, parse, print_outcomes
 from tampu.cli.app import command, option, queue_names
 from tampu.cli.output import text
 from tampu.cli.session import Session
+from tampu.model.config import DURATIONS
 
 DEFAULTS = "*"
-_DURATIONS = {"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"}
 _OFF_AT_ZERO = {
     "ageing": "off",
     "ttl": "never",
@@ -74,7 +74,7 @@ def config(
             source, style = "the defaults (*)", ""
         else:
             source, style = "built in", "dim"
-        rows.append([text(name, style), text(_value(name, value), style), text(source, style)])
+        rows.append([text(cell, style) for cell in (name, _value(name, value), source)])
     title = f"settings of {'all queues' if queue == DEFAULTS else queue}"
     session.out.show(output.table(("setting", "value", "from"), rows, fold=("value",), title=title))
 
@@ -82,7 +82,7 @@ def config(
 def _value(name: str, value: Any) -> str:
     if not value and name in _OFF_AT_ZERO:
         return _OFF_AT_ZERO[name]
-    if name in _DURATIONS:
+    if name in DURATIONS:
         return output.span(value)
     if name == "backoff":
         return _backoff(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -53,30 +54,21 @@ def copy(
         raise tampu.InvalidMessage("the target is missing", field="target", hint="tampu copy SOURCE TARGET")
     target_session = Session(url=target, tenant=None, json=session.json)
     options = TransferOptions(ended, into_existing, force, parse.duration(wait, "wait"))
-    engine = make_engine(source_session.store)
-    try:
-        # A dry run does not even open the target.
-        goal = engine if dry_run else make_engine(target_session.store)
-        try:
-            move = Move(engine, goal, options, origin=source_session.shown, goal=target_session.shown)
-            report = move.preview()
-            if not dry_run:
-                with output.progress("moving", report.total) as advance:
-                    report = move.run(lambda _queue, n: advance(n))
-        finally:
-            if goal is not engine:
-                goal.close()
-    finally:
-        engine.close()
+    with contextlib.ExitStack() as stack:
+        engine = goal = stack.enter_context(contextlib.closing(make_engine(source_session.store)))
+        if not dry_run:  # a dry run does not even open the target
+            goal = stack.enter_context(contextlib.closing(make_engine(target_session.store)))
+        move = Move(engine, goal, options, origin=source_session.shown, goal=target_session.shown)
+        report = move.preview()
+        if not dry_run:
+            with output.progress("moving", report.total) as advance:
+                report = move.run(lambda _queue, n: advance(n))
     _print(session, report, source_session.shown, target_session.shown)
 
 
 def _reopen(source_session: Session, *, force: bool) -> None:
-    engine = make_engine(source_session.store)
-    try:
+    with contextlib.closing(make_engine(source_session.store)) as engine:
         queues = reopen(engine, force=force)
-    finally:
-        engine.close()
     line = f"the queues of {source_session.shown} are open again, as they were"
     source_session.out.answer({"reopened": queues}, line)
 
@@ -124,5 +116,5 @@ def _table(report: Report) -> Table:
             if counts is not None:
                 tenant, queue = (q.tenant, q.queue) if side == "source" else ("", "")
                 found = [count(counts.get(s, 0), output.STYLES[s]) for s in states]
-                rows.append([text(tenant), text(queue, "bold"), text(side, "dim"), *found])
+                rows.append([tenant, text(queue, "bold"), text(side, "dim"), *found])
     return output.table(["tenant", "queue", "", *states], rows, right=[str(s) for s in states])

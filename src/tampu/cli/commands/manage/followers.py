@@ -10,6 +10,7 @@ import typer
 import tampu
 from tampu.cli import output
 from tampu.cli.app import command, group
+from tampu.cli.output import count, text, word
 from tampu.cli.session import Session
 
 _PANEL = "Manage"
@@ -23,24 +24,16 @@ def list_followers(session: Session) -> None:
     """List all followers of the store: how far each is behind, and why one does not go on."""
     with session.open() as store:
         found = store.followers.list()
-    if session.json:
-        session.out.document({"followers": [msgspec.structs.asdict(one) for one in found]})
-        return
-    text = output.text
-    rows = [
+    rows = (
         [
-            text(one.name),
-            output.word(one.status),
-            output.count(one.behind),
-            text(output.ago(one.moved_at)),
-            output.count(one.attempts),
-            text(output.ago(one.retry_at)),
-            text(one.error or "", "red"),
+            one.name, word(one.status), count(one.behind), output.ago(one.moved_at), count(one.attempts),
+            output.ago(one.retry_at), text(one.error, "red"),
         ]
         for one in found
-    ]
+    )  # fmt: skip
     columns = ["follower", "status", "behind", "moved", "failures", "next try", "error"]
-    session.out.show(output.table(columns, rows, fold=["error"], right=["behind", "failures"]))
+    document = {"followers": [msgspec.structs.asdict(one) for one in found]}
+    session.out.rows(document, columns, rows, fold=["error"], right=["behind", "failures"])
 
 
 @command("resume", _PANEL, of=followers)

@@ -18,14 +18,18 @@ keys = group("keys", _PANEL, "API keys of the server: create, list, rotate, revo
 Id = Annotated[str, typer.Argument(metavar="KEY", help="Id or prefix of the key, as in tampu keys list")]
 
 
-def _key_admin(session: Session, store: tampu.Store, tenant: str | None = None) -> Any:
-    from tampu.server.auth.key_admin import KeyAdmin
-
+def _core(store: tampu.Store) -> Core:
     if not access.is_local(store):
         raise tampu.InvalidConfig(
             "this url is a server's", field="url", hint="use the url of its store, or POST /v1/keys on the server"
         )
-    return KeyAdmin(access.core(store), tenant or session.tenant or "*")
+    return access.core(store)
+
+
+def _key_admin(session: Session, store: tampu.Store, tenant: str | None = None) -> Any:
+    from tampu.server.auth.key_admin import KeyAdmin
+
+    return KeyAdmin(_core(store), tenant or session.tenant or "*")
 
 
 @command("create", _PANEL, of=keys)
@@ -54,19 +58,15 @@ def list_keys(session: Session) -> None:
     """List the keys, without their secrets."""
     with session.open() as store:
         found = access.run(store, _key_admin(session, store).list())
-    if session.json:
-        session.out.document(found)
-        return
-    from rich.text import Text
-
-    from tampu.cli.output import table
-
-    rows = []
-    for key in found:
-        grants = "; ".join(f"{','.join(g.permissions)}:{','.join(g.queues)}" for g in key.grants)
-        times = ["" if at is None else f"{at:%Y-%m-%d %H:%M}" for at in (key.expires_at, key.last_used_at)]
-        rows.append([Text(text) for text in (key.prefix, key.tenant, key.name, grants, *times)])
-    session.out.show(table(["key", "tenant", "name", "grants", "expires", "last use"], rows, fold=["grants"]))
+    rows = (
+        [
+            key.prefix, key.tenant, key.name,
+            "; ".join(f"{','.join(g.permissions)}:{','.join(g.queues)}" for g in key.grants),
+            *("" if at is None else f"{at:%Y-%m-%d %H:%M}" for at in (key.expires_at, key.last_used_at)),
+        ]
+        for key in found
+    )  # fmt: skip
+    session.out.rows(found, ["key", "tenant", "name", "grants", "expires", "last use"], rows, fold=["grants"])
 
 
 @command("rotate", _PANEL, of=keys)
@@ -124,12 +124,6 @@ def signout(session: Session) -> None:
     with session.open() as store:
         ended = sessions.end_all(_core(store))
     session.out.answer({"ended": ended}, f"{ended} {'session' if ended == 1 else 'sessions'} ended")
-
-
-def _core(store: tampu.Store) -> Core:
-    if not access.is_local(store):
-        raise tampu.InvalidConfig("this url is a server's", field="url", hint="use the url of its store")
-    return access.core(store)
 
 
 def _key_id(core: Core, key: str | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -125,8 +124,14 @@ def extend(
 ) -> None:
     """Extend leases."""
     seconds = parse.optional_duration(by, "by")
+    outcomes = []
     with session.open() as store:
-        outcomes = [_outcome(lambda r=receipt: store.extend(r, seconds)) for receipt in receipts]  # type: ignore[misc]  # bound now
+        for receipt in receipts:
+            try:
+                store.extend(receipt, seconds)
+                outcomes.append(tampu.Outcome(None, tampu.State.LEASED))
+            except tampu.TampuError as error:
+                outcomes.append(tampu.Outcome(None, None, error))
     if len(outcomes) == 1 and outcomes[0].error is not None:
         raise outcomes[0].error
     if session.json:
@@ -139,11 +144,3 @@ def extend(
         for receipt, outcome in zip(receipts, outcomes, strict=True):
             session.out.line(f"{receipt}  {outcome.error.code if outcome.error else 'extended'}")
     raise typer.Exit(exits.of_outcomes(outcomes))
-
-
-def _outcome(act: Callable[[], Any]) -> tampu.Outcome:
-    try:
-        act()
-    except tampu.TampuError as error:
-        return tampu.Outcome(None, None, error)
-    return tampu.Outcome(None, tampu.State.LEASED)

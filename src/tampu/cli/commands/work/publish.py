@@ -40,11 +40,7 @@ def read_bytes(source: str) -> bytes:
     try:
         return Path(source).read_bytes()
     except (OSError, ValueError) as error:
-        raise tampu.InvalidMessage(f"{source} cannot be read: {_why(error)}", field="file") from None
-
-
-def _why(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise parse.unreadable(source, error) from None
 
 
 def read_payload(

@@ -6,7 +6,9 @@ the next batch is what has arrived.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 import queue as channels
 import sys
 import threading
@@ -98,8 +100,7 @@ def _check(source: str, read: Any) -> int:
                 size += read_bytes
                 advance(read_bytes)
     except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise tampu.InvalidMessage(f"{source} cannot be read: {why}", field="file") from None
+        raise parse.unreadable(source, error) from None
     return size
 
 
@@ -110,15 +111,10 @@ def _lines(file: BinaryIO | io.BufferedIOBase) -> Iterator[Line]:
 
 
 def _file(source: str) -> Iterator[list[Line]]:
-    batch: list[Line] = []
     with Path(source).open("rb") as file:
-        for line in _lines(file):
-            batch.append(line)
-            if len(batch) == BATCH:
-                yield batch
-                batch = []
-    if batch:
-        yield batch
+        lines = _lines(file)
+        while batch := list(itertools.islice(lines, BATCH)):
+            yield batch
 
 
 def _stream() -> Iterator[list[Line]]:
@@ -132,18 +128,12 @@ def _stream() -> Iterator[list[Line]]:
         arrived.put(None)
 
     threading.Thread(target=read, name="tampu-stdin", daemon=True).start()
-    line = arrived.get()
-    while line is not None:
+    while (line := arrived.get()) is not None:
         batch = [line]
-        while len(batch) < BATCH:
-            try:
+        with contextlib.suppress(channels.Empty):
+            while line is not None and len(batch) < BATCH:
                 line = arrived.get_nowait()
-            except channels.Empty:
-                line = None
-                break
-            if line is None:
-                yield batch
-                return
-            batch.append(line)
+                batch += [] if line is None else [line]
         yield batch
-        line = arrived.get()
+        if line is None:
+            return

@@ -92,25 +92,16 @@ def list_schedules(session: Session) -> None:
     """List all schedules, with their last and next run."""
     with session.open() as store:
         found = store.schedules.list()
-    if session.json:
-        session.out.document({"schedules": [documents.schedule(one) for one in found]})
-        return
-    text = output.text
-    rows = [
+    rows = (
         [
-            text(one.name),
-            text(one.queue),
-            text(_when(one)),
-            output.word(one.status),
-            output.count(one.fired),
-            text(output.ago(one.last)),
-            text(output.ago(one.next)),
-            text(one.error or "", "red"),
+            one.name, one.queue, _when(one), output.word(one.status), output.count(one.fired), output.ago(one.last),
+            output.ago(one.next), output.text(one.error, "red"),
         ]
         for one in found
-    ]
+    )  # fmt: skip
     columns = ["schedule", "queue", "when", "status", "fired", "last", "next", "error"]
-    session.out.show(output.table(columns, rows, fold=["error"], right=["fired"]))
+    document = {"schedules": [documents.schedule(one) for one in found]}
+    session.out.rows(document, columns, rows, fold=["error"], right=["fired"])
 
 
 def _when(one: tampu.Schedule) -> str:
