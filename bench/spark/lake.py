@@ -15,8 +15,8 @@ from bench.measure import PAYLOAD, Row, folder
 from bench.spark.journals import HOUR, NEXT_DAY, fill, peak_mib, processor_seconds
 from tampu.lake import bronze, jobs
 from tampu.lake.run import Pipeline
-from tampu.lake.snapshots import Mark
 from tampu.lake.storage import Lake, LakeTable
+from tampu.lake.storage.snapshots import Mark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

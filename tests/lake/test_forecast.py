@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tampu.lake.clustering import alike, cluster, words
-from tampu.lake.forecast import Drain, HourOfWeek, Minute, capacity, drain, quantile
+from tampu.lake.insights.clustering import alike, cluster, words
+from tampu.lake.insights.forecast import Drain, HourOfWeek, Minute, capacity, drain, quantile
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 

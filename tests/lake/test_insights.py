@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tampu.lake.charts import bar, ceiling, compact, percent, seconds, sparkline
 from tampu.lake.insights import gather
 from tampu.lake.query import Lake
 from tampu.lake.report import page
+from tampu.lake.report.charts import bar, ceiling, compact, percent, seconds, sparkline
 from tampu.model.errors import InvalidMessage
 from tests.lake import sample
 from tests.lake.sample import START, minute

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tampu.lake import jobs, parquet
-from tampu.lake.files import DataFile, Place
-from tampu.lake.parquet import Target
+from tampu.lake import jobs
+from tampu.lake.storage import parquet
+from tampu.lake.storage.files import DataFile, Place
+from tampu.lake.storage.parquet import Target
 from tampu.lake.tables import silver
 from tests.lake.tables_in_memory import frame
 

@@ -12,12 +12,12 @@ import pytest
 
 import tampu
 from tampu import InvalidConfig, VersionConflict
-from tampu.lake import frames, maintenance
+from tampu.lake import maintenance
 from tampu.lake.query import Lake as Looking
-from tampu.lake.snapshots import Mark
 from tampu.lake.status import status
-from tampu.lake.storage import Lake
-from tampu.lake.urls import resolved, storage_options
+from tampu.lake.storage import Lake, frames
+from tampu.lake.storage.snapshots import Mark
+from tampu.lake.storage.urls import resolved, storage_options
 from tests.lake.pipeline_harness import Died, Rig, journal, work
 from tests.servers.s3 import KEYS, S3
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 import tampu
-from tampu.lake import jobs, own_tables, payloads
+from tampu.lake import jobs, own_tables
 from tampu.lake.query import Lake
-from tampu.lake.tables import Table, table
+from tampu.lake.tables import Table, payloads, table
 from tests.cli.run_command import Command
 from tests.lake import sample
 from tests.lake.pipeline_harness import Died, Rig, work

@@ -23,14 +23,14 @@ from tampu.broker import access, journal_readers
 from tampu.broker.journal_readers import Reader
 from tampu.cli import exits
 from tampu.cli.lake import run_pipeline
+from tampu.cli.lake.metrics import Metrics
 from tampu.cli.lake.pipeline import ReportPrinter, StepPrinter
 from tampu.cli.lake.run_pipeline import Runner, translated, working_session
 from tampu.cli.session import Session
 from tampu.lake.lineage import RunReport
-from tampu.lake.metrics import Metrics
 from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake
-from tampu.lake.urls import absolute, default_lake
+from tampu.lake.storage.urls import absolute, default_lake
 from tests.cli.run_command import Command
 from tests.lake.pipeline_harness import work
 from tests.server.web import Web

@@ -12,9 +12,9 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.lake import replay as lake_replay
 from tampu.lake.query import Lake
 from tampu.lake.replay import Replay, replay
+from tampu.lake.replay import publish as lake_replay
 from tests.lake import sample
 from tests.servers import redis
 
@@ -191,7 +191,7 @@ def test_engine_without_transactions_is_safe_by_the_ids(lake: Lake, q: tampu.Sto
     monkeypatch.setattr(type(access.engine(q)), "capabilities", frozenset())
     first = Replay(q, lake, where="true", replay_id="r1")
     monkeypatch.setattr(first, "_note", lambda progress, version: 1 / 0 if progress.seen else 1)
-    monkeypatch.setattr("tampu.lake.replay.BATCH", 10)
+    monkeypatch.setattr("tampu.lake.replay.publish.BATCH", 10)
     with pytest.raises(ZeroDivisionError):  # the end of the process, after a publish and before its note
         first.run()
     assert q.stats("orders").depth == 10
@@ -200,7 +200,7 @@ def test_engine_without_transactions_is_safe_by_the_ids(lake: Lake, q: tampu.Sto
 
 
 def test_two_at_once_share_the_work(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tampu.lake.replay.BATCH", 3)
+    monkeypatch.setattr("tampu.lake.replay.publish.BATCH", 3)
     begin = threading.Barrier(2)
     results = []
 
@@ -222,7 +222,7 @@ def test_two_at_once_share_the_work(lake: Lake, tmp_path: Path, monkeypatch: pyt
 
 _KILLED = """
 import sys, os, signal, types, tampu
-from tampu.lake import replay as replaying
+from tampu.lake.replay import publish as replaying
 from tampu.lake.replay import Replay
 replaying.time = types.SimpleNamespace(monotonic=lambda: 0.0)  # a slow machine needs as many pauses
 left = int(sys.argv[1])

@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tampu.lake import report
-from tampu.lake.charts import Curve, escape, over_time
 from tampu.lake.insights import gather
 from tampu.lake.query import Lake
+from tampu.lake.report.charts import Curve, escape, over_time
 from tests.lake import sample
 from tests.lake.sample import START, minute
 

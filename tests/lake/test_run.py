@@ -11,10 +11,10 @@ import pytest
 import tampu
 from tampu import InvalidConfig, NotFound, VersionConflict
 from tampu.broker import access, journal_readers
-from tampu.lake import files, lineage, maintenance
+from tampu.lake import lineage, maintenance
 from tampu.lake.run import Pipeline
 from tampu.lake.status import status
-from tampu.lake.storage import Lake
+from tampu.lake.storage import Lake, files
 from tampu.model.errors import StorageError
 from tests.lake.pipeline_harness import Died, Rig, journal, work
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from tampu import InvalidConfig, NotFound, VersionConflict
-from tampu.lake import files, frames, maintenance, parquet
-from tampu.lake.files import DataFile, Place
-from tampu.lake.snapshots import Mark, exactly
-from tampu.lake.storage import Lake, LakeTable
+from tampu.lake import maintenance
+from tampu.lake.storage import Lake, LakeTable, files, frames, parquet
+from tampu.lake.storage.files import DataFile, Place
+from tampu.lake.storage.snapshots import Mark, exactly
 from tampu.lake.tables import BY_NAME, TIME, Table
 from tampu.model.errors import SchemaMismatch, Unavailable
 

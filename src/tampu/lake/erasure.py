@@ -18,10 +18,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.lake import maintenance, parquet, state
-from tampu.lake.files import DataFile
-from tampu.lake.snapshots import Rewritten, exactly
-from tampu.lake.storage import Lake, LakeTable
+from tampu.lake import maintenance, state
+from tampu.lake.storage import parquet
+from tampu.lake.storage.files import DataFile
+from tampu.lake.storage.lake import Lake, LakeTable
+from tampu.lake.storage.snapshots import Rewritten, exactly
 from tampu.model.errors import InvalidState, NotFound, VersionConflict
 
 _PRIVATE = {

@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.lake.files import DataFile
-from tampu.lake.snapshots import Snapshot
+from tampu.lake.storage.files import DataFile
+from tampu.lake.storage.snapshots import Snapshot
 from tampu.lake.tables import Table
 from tampu.lake.tables.words import ENDS
 from tampu.model.errors import InvalidMessage, InvalidState

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from tampu.lake import frames, jobs, own_tables, payloads
-from tampu.lake.files import DataFile
+from tampu.lake import jobs, own_tables
 from tampu.lake.objectives import Objective
 from tampu.lake.rounds import Round
-from tampu.lake.snapshots import Snapshot
 from tampu.lake.state import EVENTS, GOLD, WAITING
+from tampu.lake.storage import frames
+from tampu.lake.storage.files import DataFile
+from tampu.lake.storage.snapshots import Snapshot
 from tampu.lake.tables import GOLD as TABLES
-from tampu.lake.tables import Table
+from tampu.lake.tables import Table, payloads
 from tampu.lake.tables.schema import argument
 from tampu.lake.tables.words import ENDS
 from tampu.model.errors import InvalidConfig, InvalidState, VersionConflict

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from tampu.lake import parquet
-from tampu.lake.files import DataFile
-from tampu.lake.parquet import Target
+from tampu.lake.storage import parquet
+from tampu.lake.storage.files import DataFile
+from tampu.lake.storage.parquet import Target
 from tampu.model.decoders import from_json
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tampu.lake import parquet
-from tampu.lake.snapshots import Mark
-from tampu.lake.storage import Lake, LakeTable
+from tampu.lake.storage import parquet
+from tampu.lake.storage.lake import Lake, LakeTable
+from tampu.lake.storage.snapshots import Mark
 from tampu.lake.tables import LINEAGE
 from tampu.model.journal import Position
 

@@ -8,10 +8,11 @@ from itertools import groupby
 
 import msgspec
 
-from tampu.lake import lineage, parquet, state
-from tampu.lake.files import DataFile
-from tampu.lake.snapshots import Snapshot, exactly
-from tampu.lake.storage import Lake, LakeTable
+from tampu.lake import lineage, state
+from tampu.lake.storage import parquet
+from tampu.lake.storage.files import DataFile
+from tampu.lake.storage.lake import Lake, LakeTable
+from tampu.lake.storage.snapshots import Snapshot, exactly
 from tampu.model.errors import InvalidConfig, VersionConflict
 
 TARGET = 128 << 20

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from tampu.import_string import import_string
 from tampu.lake import lineage
-from tampu.lake.snapshots import VERSION
 from tampu.lake.state import EVENTS, READER, STORE, State
-from tampu.lake.storage import EXPECT, KEY, OWN, Lake
+from tampu.lake.storage.lake import EXPECT, KEY, OWN, Lake
+from tampu.lake.storage.snapshots import VERSION
 from tampu.lake.tables.schema import NAME, OURS, PARTITION_BY, Table
 from tampu.model.errors import InvalidConfig
 from tampu.model.journal import Position

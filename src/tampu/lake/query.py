@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tampu.lake import payloads, storage
-from tampu.lake.error_text import first_line
-from tampu.lake.tables import BY_NAME, LINEAGE, TABLES, Table
+from tampu.lake import storage
+from tampu.lake.storage.error_text import first_line
+from tampu.lake.tables import BY_NAME, LINEAGE, TABLES, Table, payloads
 from tampu.lake.tables.schema import OURS
 from tampu.model.errors import InvalidMessage, NotFound, StorageError
 

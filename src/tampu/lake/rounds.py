@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from tampu.lake import bronze, expectations, frames, jobs
-from tampu.lake.files import DataFile
-from tampu.lake.snapshots import Mark, Rewritten, Snapshot, exactly
+from tampu.lake import bronze, expectations, jobs
 from tampu.lake.state import CARRIED, EVENTS, MESSAGES, SILVER, WAITING, State
+from tampu.lake.storage import frames
+from tampu.lake.storage.files import DataFile
+from tampu.lake.storage.snapshots import Mark, Rewritten, Snapshot, exactly
 from tampu.lake.tables import facts, silver
 from tampu.lake.tables.bronze import ends_not_known
 from tampu.lake.tables.words import ENDS, quoted

@@ -20,11 +20,11 @@ from tampu.lake import gold, lineage, objectives, own_tables, state
 from tampu.lake.lineage import RunReport
 from tampu.lake.objectives import Objective
 from tampu.lake.rounds import Round
-from tampu.lake.snapshots import Mark
 from tampu.lake.state import EVENTS, Registration, State
-from tampu.lake.storage import Lake
+from tampu.lake.storage.lake import Lake
+from tampu.lake.storage.snapshots import Mark
+from tampu.lake.storage.urls import absolute
 from tampu.lake.tables import Table
-from tampu.lake.urls import absolute
 from tampu.model.journal import Position
 from tampu.stores.open_store import open_store
 from tampu.stores.port import ArrowStore

@@ -9,8 +9,8 @@ from tampu.broker import journal_readers
 from tampu.broker.journal_readers import Reader
 from tampu.engines.port import PutDocument
 from tampu.lake import lineage
-from tampu.lake.snapshots import Snapshot
-from tampu.lake.storage import Lake, LakeTable
+from tampu.lake.storage.lake import Lake, LakeTable
+from tampu.lake.storage.snapshots import Snapshot
 from tampu.lake.tables import BY_NAME, INTERNAL, facts, silver
 from tampu.model.errors import InvalidConfig, InvalidState, NotFound, StorageError, VersionConflict
 from tampu.model.journal import Position

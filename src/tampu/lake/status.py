@@ -6,9 +6,9 @@ from typing import Any
 
 from tampu.lake import lineage, state
 from tampu.lake.state import Registration
-from tampu.lake.storage import Lake
+from tampu.lake.storage.lake import Lake
+from tampu.lake.storage.urls import absolute
 from tampu.lake.tables import BY_NAME
-from tampu.lake.urls import absolute
 from tampu.model.journal import Position
 from tampu.model.times import SECOND, moment
 from tampu.stores.open_store import open_store

@@ -20,7 +20,7 @@ def run(session: Session) -> dict[str, Any]:
     from tampu.lake.query import Lake as QueryLake
     from tampu.lake.run import Pipeline
     from tampu.lake.storage import Lake
-    from tampu.lake.urls import default_lake
+    from tampu.lake.storage.urls import default_lake
 
     path = default_lake(session.store)
     if not session.json:

@@ -46,7 +46,7 @@ def _parse_options(options: list[str] | None) -> dict[str, str]:
 
 def _path(session: Session, path: str | None) -> str:
     """The given lake, or the one that belongs to the store."""
-    from tampu.lake.urls import default_lake
+    from tampu.lake.storage.urls import default_lake
 
     return path or default_lake(session.store)
 

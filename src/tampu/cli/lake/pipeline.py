@@ -399,8 +399,8 @@ def shell(
     """Open a Python prompt with `spark`, and the tables as views: bronze_events, silver_messages and so on."""
     place = _must_have_tables(lake_option.to_write(session, lake, option, format))
     from tampu.cli.lake.run_pipeline import prompt, spark_session, translated
-    from tampu.lake import payloads
-    from tampu.lake.frames import read
+    from tampu.lake.storage.frames import read
+    from tampu.lake.tables import payloads
 
     with translated():
         spark = spark_session(master, remote, cli_parse.pairs(conf, "conf") or {})

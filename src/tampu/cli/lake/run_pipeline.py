@@ -18,8 +18,8 @@ from tampu.stores.open_store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tampu.cli.lake.metrics import Metrics
     from tampu.lake.lineage import RunReport
-    from tampu.lake.metrics import Metrics
 
 log = logging.getLogger("tampu.pipeline")
 _SHORT = 3_000_000
@@ -62,7 +62,7 @@ def translated(hint: str | None = "nothing is lost: the next run repeats it") ->
     except tampu.TampuError:
         raise
     except OSError as error:
-        from tampu.lake.error_text import storage_error
+        from tampu.lake.storage.error_text import storage_error
 
         storage_failure = storage_error(error, hint)
         if storage_failure is None:
@@ -99,7 +99,7 @@ class Runner:
         self._forever = False
 
     def serve(self, where: str) -> int:
-        from tampu.lake.metrics import Metrics
+        from tampu.cli.lake.metrics import Metrics
 
         self._metrics = Metrics(self._work.reader)
         return self._metrics.serve(where)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from tampu.cli import output
 from tampu.cli.output import Output, count, text
-from tampu.lake.charts import bar, compact, percent, seconds, sparkline
-from tampu.lake.findings import Insights
-from tampu.lake.forecast import AT_USE
-from tampu.lake.report import DAYS, outlook
+from tampu.lake.insights.findings import Insights
+from tampu.lake.insights.forecast import AT_USE
+from tampu.lake.report.charts import bar, compact, percent, seconds, sparkline
+from tampu.lake.report.html import DAYS, outlook
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -10,9 +10,19 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tampu.lake.clustering import Cluster, cluster
-from tampu.lake.findings import Insights, OwnLine, QueueLine, Series, SloLine, TaskLine, TenantLine, Totals, WorkerLine
-from tampu.lake.forecast import WINDOWS, HourOfWeek, Minute, capacity, drain
+from tampu.lake.insights.clustering import Cluster, cluster
+from tampu.lake.insights.findings import (
+    Insights,
+    OwnLine,
+    QueueLine,
+    Series,
+    SloLine,
+    TaskLine,
+    TenantLine,
+    Totals,
+    WorkerLine,
+)
+from tampu.lake.insights.forecast import WINDOWS, HourOfWeek, Minute, capacity, drain
 from tampu.lake.objectives import burn
 from tampu.lake.query import Lake, Questions
 from tampu.lake.tables import Table

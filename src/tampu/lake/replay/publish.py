@@ -24,7 +24,7 @@ from tampu.broker.core import Steps
 from tampu.broker.store import Store
 from tampu.engines.port import PutDocument
 from tampu.lake.query import Lake, Questions, checked_condition
-from tampu.lake.replay_rows import BATCH, Place, Row, batches, choose, rows
+from tampu.lake.replay.rows import BATCH, Place, Row, batches, choose, rows
 from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidConfig, InvalidMessage, InvalidState, TampuError, VersionConflict
 from tampu.model.message import Message, NewMessage

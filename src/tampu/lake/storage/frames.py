@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tampu.lake import parquet
-from tampu.lake.files import DataFile
-from tampu.lake.snapshots import Snapshot
+from tampu.lake.storage import parquet
+from tampu.lake.storage.files import DataFile
+from tampu.lake.storage.snapshots import Snapshot
 from tampu.model.errors import Unavailable
 from tampu.stores.columns import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tampu.lake.storage import LakeTable
+    from tampu.lake.storage.lake import LakeTable
 
 FILE = "_file"
 """Where asked for: the name of the file that a row is in."""

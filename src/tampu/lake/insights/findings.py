@@ -6,8 +6,8 @@ from datetime import date, datetime
 
 import msgspec
 
-from tampu.lake.clustering import Cluster
-from tampu.lake.forecast import Drain, HourOfWeek
+from tampu.lake.insights.clustering import Cluster
+from tampu.lake.insights.forecast import Drain, HourOfWeek
 
 
 class Totals(msgspec.Struct, frozen=True):

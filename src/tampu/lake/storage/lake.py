@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tampu.lake import files
-from tampu.lake.error_text import storage_error
-from tampu.lake.files import Place
-from tampu.lake.parquet import Target
-from tampu.lake.snapshots import VERSION, Snapshot
+from tampu.lake.storage import files
+from tampu.lake.storage.error_text import storage_error
+from tampu.lake.storage.files import Place
+from tampu.lake.storage.parquet import Target
+from tampu.lake.storage.snapshots import VERSION, Snapshot
+from tampu.lake.storage.urls import local_path, resolved, storage_options
 from tampu.lake.tables import BY_NAME, LINEAGE, PARTITION_BY, Table
 from tampu.lake.tables.schema import NAME, OURS
-from tampu.lake.urls import local_path, resolved, storage_options
 from tampu.model.errors import InvalidConfig, NotFound
 
 KEY = "tampu.key"

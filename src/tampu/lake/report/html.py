@@ -12,12 +12,12 @@ from datetime import date, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from tampu.lake import charts
-from tampu.lake.charts import Curve, compact, escape, percent, seconds
-from tampu.lake.clustering import Cluster
-from tampu.lake.findings import Insights, SloLine
-from tampu.lake.forecast import AT_USE, Drain, HourOfWeek
-from tampu.lake.report_style import STYLE
+from tampu.lake.insights.clustering import Cluster
+from tampu.lake.insights.findings import Insights, SloLine
+from tampu.lake.insights.forecast import AT_USE, Drain, HourOfWeek
+from tampu.lake.report import charts
+from tampu.lake.report.charts import Curve, compact, escape, percent, seconds
+from tampu.lake.report.style import STYLE
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TONES = ("blue", "violet", "green", "amber", "red", "grey")

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.lake.urls import local_path, resolved
+from tampu.lake.storage.urls import local_path, resolved
 
 
 class DataFile(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tampu.lake.files import DataFile, Place
+from tampu.lake.storage.files import DataFile, Place
 from tampu.lake.tables.schema import PARTITION_BY
 
 _ROWS = 131_072

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from tampu.lake import parquet
-from tampu.lake.files import DataFile
+from tampu.lake.storage import parquet
+from tampu.lake.storage.files import DataFile
 from tampu.model.errors import SchemaMismatch, Unavailable, VersionConflict
 from tampu.model.journal import Position
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from tampu.lake.storage import LakeTable
+    from tampu.lake.storage.lake import LakeTable
 
 VERSION = "tampu.version"
 _TRIES = 5
@@ -93,7 +93,7 @@ class Snapshot:
 
     def arrow(self) -> Any:
         """The table as an Arrow dataset, for DuckDB and friends."""
-        from tampu.lake.datasets import dataset
+        from tampu.lake.storage.datasets import dataset
 
         return dataset(self.delta)
 
