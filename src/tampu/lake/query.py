@@ -58,7 +58,7 @@ class Lake:
         if table.name not in self._found:
             try:
                 found = self._lake.table(table).find()
-                self._found[table.name] = None if found is None else found.arrow()
+                self._found[table.name] = None if found is None else _in_columns(found.arrow(), table.schema)
             except (DeltaError, OSError) as error:
                 raise StorageError(
                     f"{table.name} cannot be read: {first_line(error)}", hint="see tampu pipeline status"
@@ -75,11 +75,14 @@ class Lake:
         for layer in dict.fromkeys([*OURS, *(name.partition(".")[0] for name in self.own)]):
             connection.execute(f"CREATE SCHEMA {layer}")
         for table in self.tables if tenant is not None else (*self.tables, LINEAGE):  # runs are of all tenants
-            dataset = self._dataset(table)
-            found += dataset is not None
+            rows = self._dataset(table)
+            if rows is not None:
+                found += 1
+                # By the partition, so that files of other tenants are not even opened.
+                rows = rows if tenant is None else rows.filter(pc.field("tenant") == tenant)
             handle = f"{table.name.replace('.', '__')}__files"
-            connection.register(handle, _of_tenant(dataset, tenant) if dataset is not None else _empty(table))
-            connection.execute(f"CREATE VIEW {table.name} AS FROM {handle} SELECT {_columns(table, dataset)}")
+            connection.register(handle, table.schema.empty_table() if rows is None else rows)
+            connection.execute(f"CREATE VIEW {table.name} AS FROM {handle}")
         payloads.create_view(connection)
         if not found and self._lake.local is None:
             connection.close()
@@ -198,35 +201,8 @@ def as_error(error: Exception, field: str = "sql") -> InvalidMessage | StorageEr
     return InvalidMessage(first_line(error), field=field, hint=hint)
 
 
-def _of_tenant(dataset: ds.Dataset, tenant: str | None) -> ds.Dataset:
-    """By the partition, so that files of other tenants are not even opened."""
-    return dataset if tenant is None else dataset.filter(pc.field("tenant") == tenant)
-
-
-def _empty(table: Table) -> pa.Table:
-    return table.schema.empty_table()
-
-
-def _columns(table: Table, dataset: ds.Dataset | None) -> str:
+def _in_columns(dataset: ds.Dataset, contract: pa.Schema) -> ds.Dataset:
     """The columns of the contract; those that an older lake does not have yet are null, newer ones come last."""
-    if dataset is None:
-        return "*"
-    there = list(dataset.schema.names)
-    known = [
-        f'"{field.name}"' if field.name in there else f'CAST(NULL AS {_type(field.type)}) AS "{field.name}"'
-        for field in table.schema
-    ]
-    quoted = [name.replace('"', '""') for name in there if name not in table.schema.names]
-    return ", ".join([*known, *(f'"{name}"' for name in quoted)])
-
-
-def _type(kind: pa.DataType) -> str:
-    simple = {
-        pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.float64(): "DOUBLE",
-        pa.bool_(): "BOOLEAN", pa.binary(): "BLOB", pa.date32(): "DATE",
-    }  # fmt: skip
-    if pa.types.is_timestamp(kind):
-        return "TIMESTAMPTZ"
-    if pa.types.is_map(kind):
-        return "MAP(VARCHAR, VARCHAR)"
-    return f"{_type(kind.value_type)}[]" if pa.types.is_list(kind) else simple[kind]
+    there = dataset.schema
+    known = [there.field(field.name) if field.name in there.names else field for field in contract]
+    return dataset.replace_schema(pa.schema([*known, *(field for field in there if field.name not in contract.names)]))
