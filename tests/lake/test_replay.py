@@ -15,6 +15,7 @@ from tampu.broker import access
 from tampu.lake.query import Lake
 from tampu.lake.replay import Replay, replay
 from tampu.lake.replay import publish as lake_replay
+from tampu.lake.replay.rows import Progress
 from tests.lake import sample
 from tests.servers import redis
 
@@ -258,7 +259,7 @@ def test_nothing_is_published_twice_by_a_store_that_has_no_joint_commits(lake: L
         killed = Replay(q, lake, where="true", limit=32, replay_id="r1")
         note = killed._note
 
-        def kill(progress: lake_replay._Progress, version: int) -> int:
+        def kill(progress: Progress, version: int) -> int:
             if progress.seen:
                 raise KeyboardInterrupt
             return note(progress, version)

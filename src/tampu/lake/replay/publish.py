@@ -24,7 +24,7 @@ from tampu.broker.core import Steps
 from tampu.broker.store import Store
 from tampu.engines.port import PutDocument
 from tampu.lake.query import Lake, Questions, checked_condition
-from tampu.lake.replay.rows import BATCH, Place, Row, batches, choose, rows
+from tampu.lake.replay.rows import BATCH, Progress, Row, batches, choose, rows
 from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidConfig, InvalidMessage, InvalidState, TampuError, VersionConflict
 from tampu.model.message import Message, NewMessage
@@ -54,36 +54,22 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     sample: list[dict[str, Any]]
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, kw_only=True):
     """What this run of a replay did."""
 
     replay_id: str
-    new: int
-    already: int
+    new: int = 0
+    already: int = 0
     """Were there: another run with this replay id had published them."""
-    missing: int
-    refused: int
-    problems: list[tuple[str, str]]
+    missing: int = 0
+    refused: int = 0
+    problems: list[tuple[str, str]] = []
     """Old ids that were left out, with the reason; at most the first hundred."""
     earlier: int
     """Were behind this replay id when the run began."""
 
 
-class _Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """The note a replay keeps in the store: what it is, and how far it came."""
-
-    where: str | None
-    queue: str | None
-    ids: list[str] | None
-    to: str | None
-    upto: dict[str, int]
-    """The last offset of the lake that belongs to it, by partition."""
-    position: Place | None = None
-    """Of the last row that is done with."""
-    seen: int = 0
-
-
-_read = from_json(_Progress).decode
+_read = from_json(Progress).decode
 
 
 class Replay:
@@ -131,7 +117,7 @@ class Replay:
         """What `run` would publish."""
         with self._lake.ask(tenant=self._tenant) as lake:
             progress, _ = self._progress(lake)
-            self._choose(lake, progress)
+            choose(lake, progress, self._limit)
             by_queue = lake.rows(
                 "SELECT queue, count(*) FILTER (NOT gone) AS n, count(*) FILTER (gone) AS gone,"
                 " min(ended_at) AS oldest, max(ended_at) AS newest FROM chosen GROUP BY queue ORDER BY n DESC, queue"
@@ -164,40 +150,39 @@ class Replay:
         """Publish what is left, at most ``rate`` messages a second."""
         if rate is not None and not 0 < rate <= 1e9:
             raise InvalidMessage("rate must be a number of messages a second", field="rate", hint="for example 50")
-        count = _Count()
         with self._lake.ask(tenant=self._tenant) as lake:
             progress, version = self._progress(lake)
             if not version:
                 with contextlib.suppress(VersionConflict):  # somebody else began it at the same moment
                     self._note(progress, 0)
                 progress, version = self._progress(lake)
-            earlier = progress.seen
-            self._choose(lake, progress)
+            done = Result(replay_id=self.replay_id, earlier=progress.seen)
+            choose(lake, progress, self._limit)
             pace = _Pace(rate, pause)
             for batch in batches(rows(lake), pace.most):
                 pace.wait(len(batch))
                 left: Sequence[Row] = batch
                 while left:
                     try:
-                        progress, version = self._publish(left, progress, version, count)
+                        progress, version = self._publish(left, progress, version, done)
                         break
                     except VersionConflict:
                         # Somebody else runs the same replay. What they have done is behind their note.
                         progress, version = self._progress(lake)
                         ahead = [row for row in left if progress.position is None or row.position > progress.position]
-                        count.already += len(left) - len(ahead)
+                        done.already += len(left) - len(ahead)
                         left = ahead
                 advance(len(batch))
-        return Result(replay_id=self.replay_id, earlier=earlier, **msgspec.structs.asdict(count))
+        return done
 
     # -- what it is and how far it came
 
-    def _progress(self, lake: Questions) -> tuple[_Progress, int]:
+    def _progress(self, lake: Questions) -> tuple[Progress, int]:
         """The note of this replay id with its version; a first one, version 0, if there is none."""
         document = access.engine(self._q).document(KIND, self._tenant, self.replay_id)
         if document is None:
             ends = lake.rows("SELECT ended_partition AS p, max(ended_offset) AS o FROM bronze.messages GROUP BY ALL")
-            return _Progress(upto={row["p"]: row["o"] for row in ends}, **self._asked), 0  # type: ignore[arg-type]  # as _Progress has them
+            return Progress(upto={row["p"]: row["o"] for row in ends}, **self._asked), 0  # type: ignore[arg-type]  # as Progress has them
         progress = _read(document.value)
         for name, asked in self._asked.items():
             if getattr(progress, name) != asked:
@@ -208,30 +193,18 @@ class Replay:
                 )
         return progress, document.version
 
-    def _note(self, progress: _Progress, version: int) -> int:
+    def _note(self, progress: Progress, version: int) -> int:
         reply = access.engine(self._q).run([self._put(progress, version)])[0]
         if isinstance(reply, TampuError):
             raise reply
         return int(reply)
 
-    def _put(self, progress: _Progress, version: int) -> PutDocument:
+    def _put(self, progress: Progress, version: int) -> PutDocument:
         return PutDocument(KIND, self._tenant, self.replay_id, msgspec.json.encode(progress), version)
-
-    def _choose(self, lake: Questions, progress: _Progress) -> None:
-        left = None if self._limit is None else max(0, self._limit - progress.seen)
-        choose(
-            lake,
-            progress.upto,
-            where=progress.where,
-            queue=progress.queue,
-            ids=progress.ids,
-            after=progress.position,
-            limit=left,
-        )
 
     # -- publishing
 
-    def _publish(self, batch: Sequence[Row], progress: _Progress, version: int, count: _Count) -> tuple[_Progress, int]:
+    def _publish(self, batch: Sequence[Row], progress: Progress, version: int, done: Result) -> tuple[Progress, int]:
         """One batch and the note that it is done with, in one commit; without what the queue would refuse."""
         after = msgspec.structs.replace(progress, position=batch[-1].position, seen=progress.seen + len(batch))
         fit = [row for row in batch if not row.missing and row.payload is not None]
@@ -242,13 +215,13 @@ class Replay:
             why = [(row, self._refusal(row)) for row in fit]
             refused = [(row.id, text) for row, text in why if text is not None]
             messages, version = self._commit([row for row, text in why if text is None], after, version)
-        count.missing += len(batch) - len(fit)
-        count.refused += len(refused)
+        done.missing += len(batch) - len(fit)
+        done.refused += len(refused)
         gone = [(row.id, "its payload is not in the lake") for row in batch if row.missing or row.payload is None]
-        count.problems = [*count.problems, *gone, *refused][:_NAMED]
+        done.problems = [*done.problems, *gone, *refused][:_NAMED]
         found = sum(m.duplicate for m in messages)
-        count.already += found
-        count.new += len(messages) - found
+        done.already += found
+        done.new += len(messages) - found
         return after, version
 
     def _refusal(self, row: Row) -> str | None:
@@ -262,7 +235,7 @@ class Replay:
     def _target(self, row: Row) -> str:
         return str(self._asked["to"] or row.queue)
 
-    def _commit(self, rows: Sequence[Row], after: _Progress, version: int) -> tuple[list[Message], int]:
+    def _commit(self, rows: Sequence[Row], after: Progress, version: int) -> tuple[list[Message], int]:
         put = self._put(after, version)
         by_queue: dict[str, list[NewMessage]] = {}
         for row in rows:
@@ -323,14 +296,6 @@ def replay(
     """
     chosen = Replay(store, lake, where=where, queue=queue, ids=ids, to=to, limit=limit, replay_id=replay_id)
     return chosen.run(rate=rate)
-
-
-class _Count(msgspec.Struct):
-    new: int = 0
-    already: int = 0
-    missing: int = 0
-    refused: int = 0
-    problems: list[tuple[str, str]] = []
 
 
 class _Pace:

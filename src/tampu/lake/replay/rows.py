@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import date
 
 import msgspec
@@ -40,21 +40,26 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return self.day, self.partition, self.offset, self.id
 
 
-def choose(
-    lake: Questions,
-    upto: Mapping[str, int],
-    *,
-    where: str | None,
-    queue: str | None,
-    ids: Sequence[str] | None,
-    after: Place | None,
-    limit: int | None,
-) -> None:
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """The note a replay keeps in the store: what it is, and how far it came."""
+
+    where: str | None
+    queue: str | None
+    ids: list[str] | None
+    to: str | None
+    upto: dict[str, int]
+    """The last offset of the lake that belongs to it, by partition."""
+    position: Place | None = None
+    """Of the last row that is done with."""
+    seen: int = 0
+
+
+def choose(lake: Questions, progress: Progress, limit: int | None) -> None:
     """The rows that are left, narrow, in the table `chosen` of the connection: of each message only its last end."""
     import duckdb
 
     lake.run("CREATE TEMP TABLE upto (p VARCHAR, o BIGINT)")
-    for end in upto.items():
+    for end in progress.upto.items():
         lake.run("INSERT INTO upto VALUES (?, ?)", end)
     lake.run(
         "CREATE TEMP TABLE latest AS SELECT id, unnest(max({ended: ended_at, ended_partition: "
@@ -65,22 +70,23 @@ def choose(
         "SELECT m.* FROM bronze.messages m SEMI JOIN latest l USING (id, ended_partition, ended_offset)"
     )
     try:
-        if where is not None:
-            found = found.filter(where)
-        if queue is not None:
-            found = found.filter(duckdb.ColumnExpression("queue") == duckdb.ConstantExpression(queue))
-        if ids is not None:
-            found = found.filter(duckdb.ColumnExpression("id").isin(*(duckdb.ConstantExpression(id) for id in ids)))
+        if progress.where is not None:
+            found = found.filter(progress.where)
+        if progress.queue is not None:
+            found = found.filter(duckdb.ColumnExpression("queue") == duckdb.ConstantExpression(progress.queue))
+        if progress.ids is not None:
+            wanted = map(duckdb.ConstantExpression, progress.ids)
+            found = found.filter(duckdb.ColumnExpression("id").isin(*wanted))
         found.project(
             "day, ended_partition, ended_offset, id, queue, ended_at, coalesce(missing, false) AS gone"
         ).create("matching")
     except duckdb.Error as error:
         raise as_error(error, "where") from None
-    day, partition, offset, id = after or (date.min, "", 0, "")
+    after = progress.position or (date.min, "", 0, "")
     lake.run(
         "CREATE TEMP TABLE chosen AS FROM matching WHERE (day, ended_partition, ended_offset, id) > (?, ?, ?, ?)"
         " ORDER BY day, ended_partition, ended_offset, id LIMIT ?",
-        [day, partition, offset, id, _ALL if limit is None else limit],
+        [*after, _ALL if limit is None else max(0, limit - progress.seen)],
     )
 
 
