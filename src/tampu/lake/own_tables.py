@@ -94,8 +94,6 @@ def position(here: State, table: Table) -> Position:
 
 def open_table(here: State, table: Table, rows: DataFrame) -> None:
     """Open the table for these rows; made, or given its new columns, where needed."""
-    from deltalake import Schema
-
     schema = _columns(table, rows)
     found = here.lake.table(table).find()
     if found is not None:
@@ -109,35 +107,25 @@ def open_table(here: State, table: Table, rows: DataFrame) -> None:
                 hint="raise its version to add columns; give it another name to change or drop them",
             )
         schema = pa.schema([*known, *added])
-    told = {name: here.tables[EVENTS].property(name) or "" for name in (READER, STORE)} | _told(table)
+    properties = {name: here.tables[EVENTS].property(name) or "" for name in (READER, STORE)} | _properties(table)
     # A table that is there gets its new version with `note_version`, when the rows are: not if the run dies before.
     version = table.version if found is None else found.schema_version()
     place = here.lake.table(msgspec.structs.replace(table, schema=schema, version=version))
-    made = place.create(told)
-    new = [field for field in Schema.from_arrow(schema).fields if field.name not in made.arrow_schema().names]
-    if new:
-        made.delta.alter.add_columns(new)
-        place.settle(made.version + 1)
-        made = place.open()
-    here.tables[table.name] = made
+    here.tables[table.name] = place.create(properties).add_columns(schema)
     named = here.lake.own_names()
     if table.name not in named:
-        noted = lineage.table(here.lake).create()
-        noted.delta.alter.set_table_properties({OWN: json.dumps([*named, table.name])}, raise_if_not_exists=False)
-        noted.table.settle(noted.version + 1)
+        lineage.table(here.lake).create().set_properties({OWN: json.dumps([*named, table.name])})
 
 
 def note_version(here: State, table: Table) -> None:
     """The rows are of this version of the function."""
-    found, told = here.tables[table.name], {VERSION: str(table.version), **_told(table)}
-    changed = {name: value for name, value in told.items() if found.property(name) != value}
+    found, wanted = here.tables[table.name], {VERSION: str(table.version), **_properties(table)}
+    changed = {name: value for name, value in wanted.items() if found.property(name) != value}
     if changed:
-        found.delta.alter.set_table_properties(changed, raise_if_not_exists=False)
-        found.table.settle(found.version + 1)
-        here.refresh(table.name)
+        here.tables[table.name] = found.set_properties(changed)
 
 
-def _told(table: Table) -> dict[str, str]:
+def _properties(table: Table) -> dict[str, str]:
     return {KEY: json.dumps(table.key), EXPECT: json.dumps(table.expect)}
 
 

@@ -107,9 +107,9 @@ class _OpenFile:
         self._rows = self.held = self._total = 0
         self._metadata: list[Any] = []
         self._stack = contextlib.ExitStack()
-        self._sink = self._stack.enter_context(_Counting(target.place.creating(self.path)))
+        self._file = self._stack.enter_context(target.place.creating(self.path))
         self._writer = pq.ParquetWriter(
-            self._sink.file,
+            self._file,
             schema,
             compression="zstd",
             compression_level=1,
@@ -133,10 +133,11 @@ class _OpenFile:
     def close(self) -> DataFile:
         self.flush()
         self._writer.close()
+        size = self._file.tell()
         self._stack.close()
         return DataFile(
             self.path,
-            self._sink.size,
+            size,
             self._total,
             None if self.day is None else self.day.isoformat(),
             self.tenant,
@@ -147,24 +148,6 @@ class _OpenFile:
         """After an error the half file stays behind, in no table; vacuum removes it."""
         with contextlib.suppress(Exception):
             self._stack.close()
-
-
-class _Counting:
-    """Keeps the size that a file had when it was closed."""
-
-    def __init__(self, inner: contextlib.AbstractContextManager[Any]) -> None:
-        self._inner = inner
-        self.size = 0
-        self.file: Any = None
-
-    def __enter__(self) -> _Counting:
-        self.file = self._inner.__enter__()
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        if not self.file.closed:
-            self.size = self.file.tell()
-        self._inner.__exit__(*exc)
 
 
 def stats(metadata: pq.FileMetaData, schema: pa.Schema) -> str:

@@ -109,6 +109,25 @@ class Snapshot:
 
     # -- the next version
 
+    def add_columns(self, schema: pa.Schema) -> Snapshot:
+        """The table with the columns of this schema that it does not have yet."""
+        from deltalake import Schema
+
+        known = self.arrow_schema().names
+        new = [field for field in Schema.from_arrow(schema).fields if field.name not in known]
+        if not new:
+            return self
+        self.delta.alter.add_columns(new)
+        return self._altered()
+
+    def set_properties(self, properties: Mapping[str, str]) -> Snapshot:
+        self.delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+        return self._altered()
+
+    def _altered(self) -> Snapshot:
+        self.table.settle(self.version + 1)
+        return self.table.open()
+
     def replace_days(self, new: Sequence[DataFile], days: Iterable[date], mark: Mark) -> None:
         """The rows of these days become those of the new files, which must have no others."""
         wanted = {day.isoformat() for day in days}
@@ -134,17 +153,11 @@ class Snapshot:
 
         now = int(time.time() * 1000)
         parts = self.table.parts
-        adds = [
-            AddAction(
-                path=file.path,
-                size=file.size,
-                partition_values={} if not parts else {"day": file.day, "tenant": file.tenant},
-                modification_time=now,
-                data_change=not tidy,
-                stats=file.stats,
-            )
-            for file in new
-        ]
+
+        def values(file: DataFile) -> dict[str, str | None]:
+            return {"day": file.day, "tenant": file.tenant} if parts else {}
+
+        adds = [AddAction(file.path, file.size, values(file), now, not tidy, file.stats) for file in new]
         transactions, told = [], {}
         if mark is not None:
             transactions = [Transaction(mark.reader, mark.run)]
@@ -155,14 +168,7 @@ class Snapshot:
         for _ in range(_TRIES):
             gone = drop(base.files()) if drop is not None else []
             removes = [
-                RemoveAction(
-                    file.path,
-                    not tidy,
-                    now,
-                    size=file.size,
-                    partition_values={} if not parts else {"day": file.day, "tenant": file.tenant},
-                )
-                for file in gone
+                RemoveAction(file.path, not tidy, now, size=file.size, partition_values=values(file)) for file in gone
             ]
             try:
                 delta = base.delta
