@@ -71,14 +71,6 @@ def check(objectives: Sequence[Objective]) -> list[Objective]:
     return list(objectives)
 
 
-def burn(good: int, total: int, target: float) -> float | None:
-    """How often the budget of bad ones is used up. Where nothing may fail it is taken as one message, so that this
-    stays a number."""
-    if not total:
-        return None
-    return (1 - good / total) / (1 - target) if target < 1 else float(total - good)
-
-
 def effective(objectives: Iterable[Objective]) -> list[Objective]:
     """With the defaults that no objective for all queues replaces."""
     given = check(list(objectives))

@@ -23,7 +23,6 @@ from tampu.lake.insights.findings import (
     WorkerLine,
 )
 from tampu.lake.insights.forecast import WINDOWS, HourOfWeek, Minute, capacity, drain
-from tampu.lake.objectives import burn
 from tampu.lake.query import Lake, Questions
 from tampu.lake.tables import Table
 from tampu.model.errors import InvalidMessage
@@ -34,6 +33,9 @@ _MOST_POINTS = 180
 _STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _SHORTEST = timedelta(minutes=30)
 """A chart spans at least so much, also when the lake has only just begun."""
+_PERCENTILES = ", ".join(
+    f"number(quantile_cont({column}, {p / 100})) AS {column}_p{p}" for column in ("wait", "run") for p in (50, 95, 99)
+)
 _WEEKS = timedelta(days=28)
 """How far back the hours of the week are looked at, and how old the last word of a quiet queue may be."""
 
@@ -79,6 +81,7 @@ class _Period:
         self.most = self.days | {"most": _MOST_LINES}
         # Numbers that can be drawn: sums that are 0 when there is nothing, and no infinities.
         ask.run("CREATE TEMP MACRO total(x) AS coalesce(sum(x), 0)")
+        ask.run("CREATE TEMP MACRO mark(x, step) AS CAST(floor(epoch(x) / step) AS BIGINT) * step")
         ask.run("CREATE TEMP MACRO number(x) AS CASE WHEN isfinite(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) END")
         # Minutes of the period, and of the weeks before for what a quiet queue said last.
         back = min(since, until - _WEEKS)
@@ -96,11 +99,7 @@ class _Period:
 
     def _shares(self, by: str) -> str:
         """Percentiles of deliveries by these columns, to join with; of all of them without any."""
-        return (
-            f"(SELECT {by}{', ' if by else ''}number(quantile_cont(wait, 0.95)) AS wait_p95,"
-            " number(quantile_cont(run, 0.5)) AS run_p50, number(quantile_cont(run, 0.95)) AS run_p95,"
-            f" number(quantile_cont(run, 0.99)) AS run_p99 FROM attempts{' GROUP BY ' if by else ''}{by})"
-        )
+        return f"(SELECT {by}{', ' if by else ''}{_PERCENTILES} FROM attempts{' GROUP BY ' if by else ''}{by})"
 
     def totals(self) -> Totals:
         row = self.ask.one(
@@ -129,15 +128,13 @@ class _Period:
         marks = list(range(begin, math.ceil(self.until.timestamp()), step)) if first else []
         self.step, self.marks = step, marks
         counts = self._by_mark(
-            "SELECT CAST(floor(epoch(minute) / $step) AS BIGINT) * $step AS mark, total(published) AS published,"
+            "SELECT mark(minute, $step) AS mark, total(published) AS published,"
             " total(done) AS done, total(failed) AS failed, total(dead) AS dead FROM minutes WHERE minute >= $since"
             " GROUP BY mark",
             {"since": self.since, "step": step},
         )
         waits = self._by_mark(
-            "SELECT CAST(floor(epoch(ended_at) / $step) AS BIGINT) * $step AS mark,"
-            " quantile_cont(wait, [0.5, 0.95, 0.99]) AS waits FROM attempts GROUP BY mark",
-            {"step": step},
+            f"SELECT mark(ended_at, $step) AS mark, {_PERCENTILES} FROM attempts GROUP BY mark", {"step": step}
         )
         depth = self._by_mark(
             "WITH marks AS (SELECT unnest($marks) AS mark), queues AS (SELECT DISTINCT tenant, queue FROM minutes),"
@@ -147,27 +144,19 @@ class _Period:
             {"marks": marks or [0], "step": step},
         )
 
-        def counted(name: str) -> list[int]:
-            return [int(counts.get(mark, {}).get(name) or 0) for mark in marks]
-
-        def waited(at: int) -> list[float | None]:
-            return [_number((waits.get(mark, {}).get("waits") or [None] * 3)[at]) for mark in marks]
+        def column(found: dict[int, dict[str, Any]], name: str, otherwise: int | None) -> list[Any]:
+            return [found[mark][name] if mark in found else otherwise for mark in marks]
 
         return Series(
             step=step,
             at=[datetime.fromtimestamp(mark, UTC) for mark in marks],
-            published=counted("published"),
-            done=counted("done"),
-            failed=counted("failed"),
-            dead=counted("dead"),
-            depth=[int(depth.get(mark, {}).get("depth") or 0) for mark in marks],
-            wait_p50=waited(0),
-            wait_p95=waited(1),
-            wait_p99=waited(2),
+            depth=column(depth, "depth", 0),
+            **{name: column(counts, name, 0) for name in ("published", "done", "failed", "dead")},
+            **{name: column(waits, name, None) for name in ("wait_p50", "wait_p95", "wait_p99")},
         )
 
-    def _by_mark(self, sql: str, parameters: dict[str, Any] | None = None) -> dict[int, dict[str, Any]]:
-        return {row["mark"]: row for row in self.ask.rows(sql, parameters or {})}
+    def _by_mark(self, sql: str, parameters: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        return {row["mark"]: row for row in self.ask.rows(sql, parameters)}
 
     def queues(self, series: Series) -> list[QueueLine]:
         lines = self.ask.rows(
@@ -185,8 +174,8 @@ class _Period:
             {"since": self.until - max(WINDOWS)},
         )
         steps = self._grouped(
-            "SELECT tenant, queue, CAST(floor(epoch(minute) / $step) AS BIGINT) * $step AS mark,"
-            " total(published) AS published FROM minutes WHERE minute >= $since GROUP BY ALL",
+            "SELECT tenant, queue, mark(minute, $step) AS mark, total(published) AS published FROM minutes"
+            " WHERE minute >= $since GROUP BY ALL",
             {"since": self.since, "step": series.step},
         )
         found = []
@@ -250,23 +239,15 @@ class _Period:
 
     def slo(self) -> list[SloLine]:
         rows = self.ask.rows(
-            "SELECT tenant, queue, objective, target, within, sum(good) AS good, sum(total) AS total,"
-            " list({day: day, burn: burn} ORDER BY day) AS days FROM gold.slo WHERE day BETWEEN $first AND $last"
-            " GROUP BY ALL ORDER BY tenant, queue, objective, within LIMIT $most",
+            "SELECT *, good / nullif(total, 0) AS ratio, CASE WHEN target < 1 THEN (1 - ratio) / (1 - target)"
+            " WHEN total > 0 AND target IS NOT NULL THEN CAST(total - good AS DOUBLE) END AS burn FROM (SELECT tenant,"
+            " queue, coalesce(objective, '') AS objective, number(target) AS target, number(within) AS within,"
+            " total(good) AS good, total(total) AS total, list({day: day, burn: number(burn)} ORDER BY day) AS days"
+            " FROM gold.slo WHERE day BETWEEN $first AND $last GROUP BY ALL)"
+            " ORDER BY tenant, queue, objective, within LIMIT $most",
             self.most,
         )
-        found = []
-        for row in rows:
-            good, total, target = int(row["good"] or 0), int(row["total"] or 0), _number(row["target"])
-            ratio = good / total if total else None
-            burnt = burn(good, total, target) if target is not None else None
-            days = [(entry["day"], _number(entry["burn"])) for entry in row["days"]]
-            found.append(
-                SloLine(
-                    row["tenant"], row["queue"], row["objective"] or "", target, _number(row["within"]), good, total,
-                    ratio, burnt, days,
-                )
-            )  # fmt: skip
+        found = [SloLine(**row | {"days": [(entry["day"], entry["burn"]) for entry in row["days"]]}) for row in rows]
         return sorted(found, key=lambda line: -(line.burn or 0.0))
 
     def week(self) -> list[HourOfWeek]:
@@ -275,12 +256,11 @@ class _Period:
         )
         arrivals = {row["hour"].astimezone(UTC): int(row["n"] or 0) for row in rows}
         used = self.ask.one(
-            "SELECT coalesce(sum(published), 0) AS published, coalesce(sum(run_seconds), 0) AS busy"
-            " FROM gold.tenant_days WHERE day >= $day",
+            "SELECT coalesce(number(sum(run_seconds) / nullif(sum(published), 0)), 0.0) AS each FROM gold.tenant_days"
+            " WHERE day >= $day",
             {"day": min(arrivals, default=self.since).date()},
         )
-        each = (_number(used["busy"]) or 0.0) / int(used["published"]) if used["published"] else 0.0
-        return capacity(arrivals, each)
+        return capacity(arrivals, used["each"])
 
     def tenants(self) -> list[TenantLine]:
         rows = self.ask.rows(
@@ -295,11 +275,6 @@ class _Period:
     def own(self, table: Table) -> OwnLine:
         counted = f"SELECT count(*) AS rows, max(day) AS newest FROM {table.name} WHERE day BETWEEN $first AND $last"
         return OwnLine(table=table.name, about=table.about, **self.ask.one(counted, self.days))
-
-
-def _number(value: Any) -> float | None:
-    """A number that can be drawn; nothing for null, infinities and what is none."""
-    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def _share(failed: Any, done: Any) -> float | None:
