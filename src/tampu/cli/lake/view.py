@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tampu.cli import output
@@ -66,23 +67,35 @@ def _owner(found: Insights, tenant: str, name: str) -> Text:
     return (text(f"{tenant} / ", "dim") if found.several_tenants else text("")) + text(name, "bold")
 
 
-def _more(out: Output, shown: int, all_: int, what: str) -> None:
-    if all_ > shown:
-        out.line(f"and {all_ - shown:,} more {what}: see --json or --html", "dim")
+def _listed(
+    out: Output,
+    title: str,
+    what: str,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+    *,
+    fold: Sequence[str],
+    right: Sequence[str],
+) -> None:
+    """The first rows as a table, if there are any."""
+    if rows:
+        out.show(output.table(names, rows[:_LINES], fold=fold, right=right, title=f"\n{title}"))
+    if len(rows) > _LINES:
+        out.line(f"and {len(rows) - _LINES:,} more {what}: see --json or --html", "dim")
 
 
 def _queues(out: Output, found: Insights) -> None:
-    rows = []
-    for q in found.queues[:_LINES]:
-        growing = "red" if q.drain.outlook == "grows" else ""
-        rows.append([
+    rows = [
+        [
             _owner(found, q.tenant, q.queue), text(sparkline(q.published_by_step, _SPARK), "blue"), count(q.published),
             count(q.ended), count(q.dead, "red"), text(percent(q.failure_ratio)), text(seconds(q.wait_p95)),
-            text(seconds(q.run_p95)), count(q.depth), text(seconds(q.oldest)), text(outlook(q.drain), growing),
-        ])  # fmt: skip
+            text(seconds(q.run_p95)), count(q.depth), text(seconds(q.oldest)),
+            text(outlook(q.drain), "red" if q.drain.outlook == "grows" else ""),
+        ]
+        for q in found.queues
+    ]  # fmt: skip
     names = ["queue", "arrivals", "in", "out", "dead", "failed", "wait p95", "run p95", "waiting", "oldest", "empty in"]
-    out.show(output.table(names, rows, fold=("arrivals", "empty in"), right=names[2:10], title="\nQueues"))
-    _more(out, _LINES, len(found.queues), "queues")
+    _listed(out, "Queues", "queues", names, rows, fold=("arrivals", "empty in"), right=names[2:10])
 
 
 def _failures(out: Output, found: Insights) -> None:
@@ -93,12 +106,10 @@ def _failures(out: Output, found: Insights) -> None:
             text(f.sample_ids[0] if f.sample_ids else "-"),
             text(" ".join(f.error.split()) or "no text"),
         ]
-        for f in found.failures[:_LINES]
+        for f in found.failures
     ]  # fmt: skip
     names = ("dead", "attempts", "last", "queues", "sample", "error")
-    if rows:
-        out.show(output.table(names, rows, fold=("queues", "error"), right=names[:2], title="\nWhat fails"))
-        _more(out, _LINES, len(found.failures), "failures")
+    _listed(out, "What fails", "failures", names, rows, fold=("queues", "error"), right=names[:2])
 
 
 def _tasks(out: Output, found: Insights) -> None:
@@ -109,12 +120,10 @@ def _tasks(out: Output, found: Insights) -> None:
             text(seconds(t.run_p50)), text(seconds(t.run_p95)), text(seconds(t.run_p99)),
             text(bar(t.run_p95 or 0.0, most, 20), "cyan"),
         ]
-        for t in found.tasks[:_LINES]
+        for t in found.tasks
     ]  # fmt: skip
     names = ["type", "queue", "deliveries", "failed", "run p50", "run p95", "run p99", ""]
-    if rows:
-        out.show(output.table(names, rows, fold=("",), right=names[2:7], title="\nSlowest tasks"))
-        _more(out, _LINES, len(found.tasks), "types")
+    _listed(out, "Slowest tasks", "types", names, rows, fold=("",), right=names[2:7])
 
 
 def _workers(out: Output, found: Insights) -> None:
@@ -124,17 +133,15 @@ def _workers(out: Output, found: Insights) -> None:
             count(w.lost, "red"), text(seconds(w.run_seconds)), text(seconds(w.run_p95)),
             text(f"{w.last_at:%d %b %H:%M}" if w.last_at else "-"),
         ]
-        for w in found.workers[:_LINES]
+        for w in found.workers
     ]  # fmt: skip
     names = ["worker", "deliveries", "done", "failed", "lost", "busy", "run p95", "last seen"]
-    if rows:
-        out.show(output.table(names, rows, fold=("worker",), right=names[1:7], title="\nWorkers"))
-        _more(out, _LINES, len(found.workers), "workers")
+    _listed(out, "Workers", "workers", names, rows, fold=("worker",), right=names[1:7])
 
 
 def _slo(out: Output, found: Insights) -> None:
     rows = []
-    for line in found.slo[:_LINES]:
+    for line in found.slo:
         within = f" within {seconds(line.within)}" if line.within is not None else ""
         over = "red" if line.missed else "green"
         rows.append([
@@ -143,11 +150,8 @@ def _slo(out: Output, found: Insights) -> None:
             text(sparkline([burn for _, burn in line.days], _SPARK), over),
         ])  # fmt: skip
     names = ["queue", "objective", "target", "good", "burn", "by day"]
-    if rows:
-        out.show(
-            output.table(names, rows, fold=("by day",), right=names[2:5], title="\nObjectives (burn above 1: too much)")
-        )
-        _more(out, _LINES, len(found.slo), "objectives")
+    title = "Objectives (burn above 1: too much)"
+    _listed(out, title, "objectives", names, rows, fold=("by day",), right=names[2:5])
 
 
 def _week(out: Output, found: Insights) -> None:

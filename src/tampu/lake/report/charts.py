@@ -21,6 +21,7 @@ _STEERING = {n: f"\\x{n:02x}" for n in (*range(0x20), *range(0x7F, 0xA0)) if chr
     n: f"\\u{n:04x}" for n in _BIDI
 }
 Number = float | int | None
+Show = Callable[[Number], str]
 
 
 # -- words and numbers
@@ -121,7 +122,7 @@ def over_time(
     at: Sequence[datetime],
     curves: Sequence[Curve],
     *,
-    show: Callable[[Number], str] = compact,
+    show: Show = compact,
     mark: tuple[float, str] | None = None,
 ) -> str:
     """A chart of values by time. ``mark`` draws a level with its word."""
@@ -130,15 +131,14 @@ def over_time(
     highest = [v for c in curves if c.kind != "column" for v in c.values if v is not None]
     top = ceiling(max([*stacked, *highest, *([mark[0]] if mark else [])], default=0))
     shapes = [_grid(), *_columns(columns, len(at), top)]
-    for curve in (c for c in curves if c.kind != "column"):
-        shapes.append(_curve(curve, len(at), top))
+    shapes += [_curve(c, len(at), top) for c in curves if c.kind != "column"]
     if mark:
         y = _y(mark[0], top)
         shapes.append(f'<line class="mark" x1="0" x2="{_WIDE}" y1="{y}" y2="{y}"/>')
     shapes.extend(_hints(at, curves, show))
     marked = f'<span class="level" style="bottom:{mark[0] / top * 100:.2f}%">{escape(mark[1])}</span>' if mark else ""
     scale = "".join(f"<span>{escape(show(top * part / 4))}</span>" for part in (4, 3, 2, 1, 0))
-    drawing = svg(name, title, about, _WIDE, _HIGH, shapes, stretch=True)
+    drawing = svg(name, title, about, _WIDE, _HIGH, shapes)
     return (
         f'<div class="chart"><div class="scale" aria-hidden="true">{scale}</div>'
         f'<div class="plot">{drawing}{marked}</div>'
@@ -146,12 +146,9 @@ def over_time(
     )
 
 
-def svg(
-    name: str, title: str, about: str, wide: int, high: int, shapes: Sequence[str], *, stretch: bool = False
-) -> str:
-    how = ' preserveAspectRatio="none"' if stretch else ""
+def svg(name: str, title: str, about: str, wide: int, high: int, shapes: Sequence[str]) -> str:
     return (
-        f'<svg role="img" aria-labelledby="{name}-t {name}-d" viewBox="0 0 {wide} {high}"{how}>'
+        f'<svg role="img" aria-labelledby="{name}-t {name}-d" viewBox="0 0 {wide} {high}" preserveAspectRatio="none">'
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(about)}</desc>{"".join(shapes)}</svg>'
     )
 
@@ -210,7 +207,7 @@ def _curve(curve: Curve, count: int, top: float) -> str:
     return f'{under}<path class="line {curve.tone}" d="{"".join(path)}"/>'
 
 
-def _hints(at: Sequence[datetime], curves: Sequence[Curve], show: Callable[[Number], str]) -> list[str]:
+def _hints(at: Sequence[datetime], curves: Sequence[Curve], show: Show) -> list[str]:
     """What the pointer is told over each step."""
     wide = _WIDE / len(at) if at else 0
     shapes = []

@@ -16,7 +16,7 @@ from tampu.lake.insights.clustering import Cluster
 from tampu.lake.insights.findings import Insights, SloLine
 from tampu.lake.insights.forecast import AT_USE, Drain, HourOfWeek
 from tampu.lake.report import charts
-from tampu.lake.report.charts import Curve, compact, escape, percent, seconds
+from tampu.lake.report.charts import Curve, Show, compact, escape, percent, seconds
 from tampu.lake.report.style import STYLE
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -42,7 +42,7 @@ def page(insights: Insights) -> str:
     of = f"tenant {escape(insights.tenant)}" if insights.tenant else "all tenants"
     period = f"{insights.since:%d %b %Y} to {insights.until:%d %b %Y %H:%M} UTC"
     sections = (
-        [_cards(insights), _traffic(insights), _waits(insights), _depth(insights), _queues(insights),
+        [_cards(insights), _series(insights), _queues(insights),
          _failures(insights), _slo(insights), _week(insights), _tasks(insights), _workers(insights), _tenants(insights),
          _own(insights)]
         if not insights.empty or insights.failures or insights.tenants
@@ -76,15 +76,6 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequenc
     )
 
 
-def _numbers(title: str, at: Sequence[datetime], curves: Sequence[Curve], seconds_: bool = False) -> str:
-    """The values of a chart, for who can not see it or wants them exactly."""
-    show = seconds if seconds_ else lambda v: "-" if v is None else f"{v:,}"
-    rows = [[f"{moment:%d %b %H:%M}", *(show(c.values[n]) for c in curves)] for n, moment in enumerate(at)]
-    names = [c.name for c in curves]
-    made = table(["time (UTC)", *names], rows, right=names, caption=f"{title}, in numbers")
-    return f"<details><summary>In numbers</summary>{made}</details>"
-
-
 def _cards(insights: Insights) -> str:
     t = insights.totals
     cards = [
@@ -103,41 +94,55 @@ def _cards(insights: Insights) -> str:
     return f'<ul class="cards">{made}</ul>'
 
 
-def _step(insights: Insights) -> str:
-    return f"per {seconds(insights.series.step)}"
+def _series(insights: Insights) -> str:
+    s, step = insights.series, f"per {seconds(insights.series.step)}"
+    return "".join((
+        _charted(
+            "flow", "Throughput", s.at,
+            f"Messages handed in and done, {step}: {sum(s.published):,} in, {sum(s.done):,} done.",
+            [Curve("handed in", s.published, "blue"), Curve("done", s.done, "green", "area")],
+        ),
+        _charted(
+            "bad", "Failures", s.at,
+            f"Attempts that failed and messages that gave up, {step}: {sum(s.failed):,} and {sum(s.dead):,}.",
+            [Curve("failed attempts", s.failed, "amber", "column"), Curve("dead", s.dead, "red")],
+        ),
+        _charted(
+            "wait", "Waiting time", s.at,
+            f"How long messages were ready before a worker took them: half, 95 % and 99 % waited less, {step}.",
+            [
+                Curve("p99", s.wait_p99, "red"), Curve("p95", s.wait_p95, "amber"),
+                Curve("p50", s.wait_p50, "blue", "area"),
+            ],
+            show=seconds, exact=seconds,
+        ),
+        _charted(
+            "depth", "Depth", s.at,
+            f"Messages ready and not yet taken, over all queues. At the end {insights.totals.depth:,}.",
+            [Curve("ready", s.depth, "violet", "area")],
+        ),
+    ))  # fmt: skip
 
 
-def _traffic(insights: Insights) -> str:
-    s = insights.series
-    flow = [Curve("handed in", s.published, "blue"), Curve("done", s.done, "green", "area")]
-    bad = [Curve("failed attempts", s.failed, "amber", "column"), Curve("dead", s.dead, "red")]
-    about = f"Messages handed in and done, {_step(insights)}: {sum(s.published):,} in, {sum(s.done):,} done."
-    sad = f"Attempts that failed and messages that gave up, {_step(insights)}: {sum(s.failed):,} and {sum(s.dead):,}."
-    charted = charts.over_time("flow", "Throughput", about, s.at, flow)
-    failing = charts.over_time("bad", "Failures", sad, s.at, bad)
-    return _section("Throughput", about, charted, _numbers("Throughput", s.at, flow)) + _section(
-        "Failures", sad, failing, _numbers("Failures", s.at, bad)
-    )
+def _charted(
+    name: str,
+    title: str,
+    at: Sequence[datetime],
+    about: str,
+    curves: Sequence[Curve],
+    *,
+    show: Show = compact,
+    exact: Show = "{:,}".format,
+) -> str:
+    """A chart, with its values as a table for readers who cannot see it or want them exactly."""
+    rows = [[f"{moment:%d %b %H:%M}", *(exact(c.values[n]) for c in curves)] for n, moment in enumerate(at)]
+    names = [c.name for c in curves]
+    numbers = table(["time (UTC)", *names], rows, right=names, caption=f"{title}, in numbers")
+    return _section(title, about, charts.over_time(name, title, about, at, curves, show=show), _details(numbers))
 
 
-def _waits(insights: Insights) -> str:
-    s = insights.series
-    curves = [
-        Curve("p99", s.wait_p99, "red"), Curve("p95", s.wait_p95, "amber"), Curve("p50", s.wait_p50, "blue", "area"),
-    ]  # fmt: skip
-    about = (
-        f"How long messages were ready before a worker took them: half, 95 % and 99 % waited less, {_step(insights)}."
-    )
-    chart = charts.over_time("wait", "Waiting time", about, s.at, curves, show=seconds)
-    return _section("Waiting time", about, chart, _numbers("Waiting time", s.at, curves, seconds_=True))
-
-
-def _depth(insights: Insights) -> str:
-    s = insights.series
-    curves = [Curve("ready", s.depth, "violet", "area")]
-    about = f"Messages ready and not yet taken, over all queues. At the end {insights.totals.depth:,}."
-    chart = charts.over_time("depth", "Depth", about, s.at, curves)
-    return _section("Depth", about, chart, _numbers("Depth", s.at, curves))
+def _details(numbers: str) -> str:
+    return f"<details><summary>In numbers</summary>{numbers}</details>"
 
 
 def outlook(found: Drain) -> str:
@@ -250,7 +255,7 @@ def _week(insights: Insights) -> str:
     hours = "".join(f"<span>{hour:02d}</span>" for hour in range(0, 24, 3))
     names = "".join(f"<span>{day[:2]}</span>" for day in DAYS)
     shapes = [_cell(cells.get((day, hour)), day, hour, most) for day in range(7) for hour in range(24)]
-    drawing = charts.svg("week", "Hours of the week", about, 960, 280, shapes, stretch=True)
+    drawing = charts.svg("week", "Hours of the week", about, 960, 280, shapes)
     picture = (
         f'<div class="chart week"><div class="scale" aria-hidden="true">{names}</div><div class="plot">{drawing}</div>'
         f'<div class="times" aria-hidden="true">{hours}</div></div>'
@@ -259,9 +264,7 @@ def _week(insights: Insights) -> str:
     columns = ["hour", "median", "p95", "work", "workers"]
     made = table(columns, [_hour(c) for c in busiest[:10]], right=columns[1:], caption="The ten busiest hours")
     every = table(columns, [_hour(c) for c in insights.week], right=columns[1:], caption="Every hour of the week")
-    return _section(
-        "Busiest hours", about, picture, made, f"<details><summary>In numbers</summary>{every}</details>"
-    )  # fmt: skip
+    return _section("Busiest hours", about, picture, made, _details(every))
 
 
 def _cell(cell: HourOfWeek | None, day: int, hour: int, most: float) -> str:

@@ -38,22 +38,18 @@ font-size:.75rem;line-height:1;margin:-.375rem 0}
 .week .scale{justify-content:space-around;margin:0}
 .week .times span{flex:1}
 .grid line{stroke:var(--line);vector-effect:non-scaling-stroke}
-.line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round;vector-effect:non-scaling-stroke}
+.fill,.under{fill:var(--tone)}
+.line{fill:none;stroke:var(--tone);stroke-width:2;stroke-linejoin:round;stroke-linecap:round;vector-effect:non-scaling-stroke}
 .under{opacity:.16;stroke:none}
 .hint{fill:transparent}.hint:hover{fill:var(--soft);fill-opacity:.15}
 .mark{stroke:var(--red);stroke-dasharray:5 4;vector-effect:non-scaling-stroke}
 .level{position:absolute;right:0;color:var(--red);font-size:.75rem;line-height:1.2}
 .cell{fill:var(--blue)}.cell:hover{stroke:var(--ink);stroke-width:2;vector-effect:non-scaling-stroke}
-.line.blue{stroke:var(--blue)}.line.green{stroke:var(--green)}.line.amber{stroke:var(--amber)}
-.line.red{stroke:var(--red)}.line.violet{stroke:var(--violet)}.line.grey{stroke:var(--grey)}
-.fill.blue,.under.blue{fill:var(--blue)}.fill.green,.under.green{fill:var(--green)}
-.fill.amber,.under.amber{fill:var(--amber)}.fill.red,.under.red{fill:var(--red)}
-.fill.violet,.under.violet{fill:var(--violet)}.fill.grey,.under.grey{fill:var(--grey)}
+.blue{--tone:var(--blue)}.green{--tone:var(--green)}.amber{--tone:var(--amber)}
+.red{--tone:var(--red)}.violet{--tone:var(--violet)}.grey{--tone:var(--grey)}
 .legend{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.82rem;color:var(--soft);padding-top:.5rem}
 .legend li{overflow-wrap:anywhere}
-.legend i{display:inline-block;width:.7rem;height:.7rem;border-radius:3px;margin-right:.4rem;background:currentColor}
-.legend .blue i{color:var(--blue)}.legend .green i{color:var(--green)}.legend .amber i{color:var(--amber)}
-.legend .red i{color:var(--red)}.legend .violet i{color:var(--violet)}.legend .grey i{color:var(--grey)}
+.legend i{display:inline-block;width:.7rem;height:.7rem;border-radius:3px;margin-right:.4rem;background:var(--tone)}
 .scroll{overflow-x:auto;margin:0 -1.1rem;padding:0 1.1rem}
 .chart~.scroll{margin-top:.8rem}
 table{border-collapse:collapse;width:100%;font-size:.88rem}
