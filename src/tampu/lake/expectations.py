@@ -117,25 +117,19 @@ def check(lake: Lake, first: Position | None = None) -> list[Checked]:
     """Every expectation of every table over all rows. ``first`` is where the journal of the store begins now: what is
     after it can be counted."""
     ends = f"(SELECT * FROM bronze.events WHERE state IN ({ENDS}) AND verb <> 'adopt')"
-    told = 'ANTI JOIN bronze.messages m ON m.ended_partition = e.partition AND m.ended_offset = e."offset"'
+    known = 'ANTI JOIN bronze.messages m ON m.ended_partition = e.partition AND m.ended_offset = e."offset"'
+    asked = [(table.name, what, sql) for table in lake.tables for what, sql in _questions(table)]
+    asked += [
+        (t.name, AGREE, f"SELECT abs((SELECT count(*) FROM {ends}) - coalesce(sum({t.ended}), 0)) FROM {t.name}")
+        for t in lake.tables
+        if t.ended
+    ]
+    asked.append(("bronze.messages", "each end has its message", f"SELECT count(*) FROM {ends} e {known}"))
+    span = 'SELECT abs(count(*) - coalesce(max("offset") - min("offset") + 1, 0)) FROM bronze.events'
+    where = 'WHERE partition = $p AND "offset" > $begin'
     with lake.ask() as ask:
-        found = [_asked(ask, table.name, what, sql) for table in lake.tables for what, sql in _questions(table)]
-        found += [
-            _asked(
-                ask,
-                table.name,
-                AGREE,
-                f"SELECT abs((SELECT count(*) FROM {ends}) - coalesce(sum({table.ended}), 0)) FROM {table.name}",
-            )
-            for table in lake.tables
-            if table.ended
-        ]
-        found.append(
-            _asked(ask, "bronze.messages", "each end has its message", f"SELECT count(*) FROM {ends} e {told}")
-        )
+        found = [_asked(ask, *question) for question in asked]
         for p, begin in (first or {}).items():
-            span = 'SELECT abs(count(*) - coalesce(max("offset") - min("offset") + 1, 0)) FROM bronze.events'
-            where = 'WHERE partition = $p AND "offset" > $begin'
             found.append(_asked(ask, "bronze.events", WHOLE, f"{span} {where}", {"p": p, "begin": begin}))
     return found
 

@@ -60,19 +60,10 @@ def note(lake: Lake, report: RunReport, mark: Mark) -> None:
     found = here.create()
     if found.run(mark.reader) >= mark.run:
         return
-    row = {
-        "run": report.run,
-        "reader": report.reader,
-        "started": report.started,
-        "finished": report.finished,
-        "from_position": json.dumps(report.from_position),
-        "to_position": json.dumps(report.to_position),
-        "rows": json.dumps(report.rows),
-        "seconds": json.dumps({step: round(took, 3) for step, took in report.seconds.items()}),
-        "versions": json.dumps({**report.versions, **_software()}),
-        "failed": json.dumps(report.failed),
-        "checks": json.dumps(report.checks),
-    }
+    row = msgspec.structs.asdict(report)
+    row["seconds"] = {step: round(took, 3) for step, took in report.seconds.items()}
+    row["versions"] = {**report.versions, **_software()}
+    row = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in row.items()}
     batch = pa.RecordBatch.from_pylist([row], schema=LINEAGE.schema)
     new = parquet.write_batches(here.target, f"r{mark.run}", [batch])
     found.commit(list(new), mark)

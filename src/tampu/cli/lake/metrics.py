@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -14,36 +15,22 @@ _LAST_PORT = 65_535
 
 class Metrics:
     def __init__(self, reader: str) -> None:
-        self.registry = CollectorRegistry()
-        label = ["reader"]
-        self._lag_messages = Gauge(
-            "tampu_pipeline_lag_messages", "Transitions that the lake has not got", label, registry=self.registry
-        ).labels(reader)
-        self._lag_seconds = Gauge(
-            "tampu_pipeline_lag_seconds", "Age of the oldest of them", label, registry=self.registry
-        ).labels(reader)
+        self.registry = registry = CollectorRegistry()
+
+        def made(kind: Any, name: str, about: str, **more: Any) -> Any:
+            return kind(f"tampu_pipeline_{name}", about, ["reader"], registry=registry, **more).labels(reader)
+
+        self._lag_messages = made(Gauge, "lag_messages", "Transitions that the lake has not got")
+        self._lag_seconds = made(Gauge, "lag_seconds", "Age of the oldest of them")
         self._rows = Counter(
-            "tampu_pipeline_rows_total", "Rows written, by table", ["reader", "table"], registry=self.registry
+            "tampu_pipeline_rows_total", "Rows written, by table", ["reader", "table"], registry=registry
         )
-        self._rate = Gauge(
-            "tampu_pipeline_rows_per_second", "Transitions per second of the last run", label, registry=self.registry
-        ).labels(reader)
-        self._seconds = Histogram(
-            "tampu_pipeline_run_seconds",
-            "How long runs took",
-            label,
-            buckets=(0.1, 1, 3, 10, 30, 100, 300, 1000),
-            registry=self.registry,
-        ).labels(reader)
-        self._success = Gauge(
-            "tampu_pipeline_last_success",
-            "When a run last ended well, in seconds since 1970",
-            label,
-            registry=self.registry,
-        ).labels(reader)
-        self._failures = Counter(
-            "tampu_pipeline_failures_total", "Runs that failed", label, registry=self.registry
-        ).labels(reader)
+        self._rate = made(Gauge, "rows_per_second", "Transitions per second of the last run")
+        self._seconds = made(
+            Histogram, "run_seconds", "How long runs took", buckets=(0.1, 1, 3, 10, 30, 100, 300, 1000)
+        )
+        self._success = made(Gauge, "last_success", "When a run last ended well, in seconds since 1970")
+        self._failures = made(Counter, "failures_total", "Runs that failed")
         self._reader = reader
 
     def serve(self, where: str) -> int:
@@ -55,7 +42,7 @@ class Metrics:
             server, _ = start_http_server(int(port), address or "127.0.0.1", self.registry)
         except OSError as error:
             raise Unavailable(
-                f"metrics can not be served on {where}: {error.strerror}",
+                f"metrics cannot be served on {where}: {error.strerror}",
                 field="metrics_port",
                 hint="choose another --metrics-port",
             ) from None
