@@ -50,7 +50,7 @@ class Keeping:
         """One run over new rows of bronze; what had ended and comes back is looked up, as a run does."""
         spark, known = shared(), self.tables
         back = {(e["tenant"], e["id"]) for e in new if e["verb"] in ("replay", "adopt")}
-        carried = known[silver.CARRIED.name]
+        carried = known[silver.carried.name]
         there = {e["offset"] for e in carried}
         old = carried + [
             e for e in known["bronze.events"] if (e["tenant"], e["id"]) in back and e["offset"] not in there

@@ -20,7 +20,7 @@ READER = "tampu.reader"
 STORE = "tampu.store"
 EVENTS, MESSAGES = "bronze.events", "bronze.messages"
 GOLD = tuple(name for name in BY_NAME if name.startswith("gold."))
-WAITING, CARRIED = facts.WAITING.name, silver.CARRIED.name
+WAITING, CARRIED = facts.waiting.name, silver.carried.name
 SILVER = ("silver.attempts", "silver.messages", *(table.name for table in INTERNAL))
 """Silver and the facts, which one pass over the histories of messages gives; carried is the last of them."""
 ALL = (EVENTS, MESSAGES, *SILVER, *GOLD)
@@ -80,8 +80,8 @@ class State:
     def next_run(self) -> int:
         """Greater than that of every commit so far."""
         noted = lineage.table(self.lake).find()
-        told = noted.run(self.reader) if noted is not None else 0
-        return 1 + max(told, *(found.run(self.reader) for found in self.tables.values()))
+        last = noted.run(self.reader) if noted is not None else 0
+        return 1 + max(last, *(found.run(self.reader) for found in self.tables.values()))
 
 
 def store_id(store: ArrowStore) -> str:
@@ -94,7 +94,7 @@ def store_id(store: ArrowStore) -> str:
             store.run([PutDocument(*journal_readers.IDENTITY, uuid.uuid4().hex.encode(), version=0)])
         except VersionConflict:
             continue
-    raise StorageError("the store's identity can not be kept", hint="see tampu doctor")
+    raise StorageError("the store's identity cannot be kept", hint="see tampu doctor")
 
 
 class Registration:

@@ -23,8 +23,8 @@ GOLD = (
     days.slo,
 )
 """Each after those that it reads."""
-TABLES = (bronze.EVENTS, bronze.MESSAGES, silver.MESSAGES, silver.ATTEMPTS, *GOLD)
-INTERNAL = (facts.COUNTS, facts.DELIVERIES, facts.FAILURES, facts.STAYS, facts.WAITING, silver.CARRIED)
+TABLES = (bronze.EVENTS, bronze.MESSAGES, silver.messages, silver.attempts, *GOLD)
+INTERNAL = (facts.counts, facts.deliveries, facts.failures, facts.stays, facts.waiting, silver.carried)
 """The pipeline's own business; users do not query them."""
 
 BY_NAME = {table.name: table for table in TABLES}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tampu.lake.tables.schema import Table, columns
+from tampu.lake.tables.schema import columns, table
 from tampu.lake.tables.silver import _chosen, _type
 from tampu.lake.tables.words import FAILS, KNOWN
 
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 K = 1000
 
-COUNTS = Table(
+
+@table(
     "_facts.counts",
-    1,
-    "transitions by minute (minutes since 1970), verb and state",
-    ("tenant", "queue", "minute", "verb", "state"),
-    columns("""
+    key=("tenant", "queue", "minute", "verb", "state"),
+    columns=columns("""
         text: queue
         count: minute
         text: verb
@@ -31,9 +30,8 @@ COUNTS = Table(
         count: n
     """),
 )
-
-
 def counts(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """Transitions by minute (minutes since 1970), verb and state."""
     return spark.sql(
         f"""
         SELECT queue, unix_seconds(at) div 60 AS minute, verb, if(verb = 'adopt', NULL, state) AS state, count(*) AS n,
@@ -44,12 +42,10 @@ def counts(spark: SparkSession, events: DataFrame) -> DataFrame:
     )
 
 
-DELIVERIES = Table(
+@table(
     "_facts.deliveries",
-    1,
-    "deliveries by minute of their end, with sketches of how many microseconds they waited and ran",
-    ("tenant", "queue", "minute", "type", "worker", "outcome"),
-    columns("""
+    key=("tenant", "queue", "minute", "type", "worker", "outcome"),
+    columns=columns("""
         text: queue
         count: minute
         text: type worker outcome
@@ -58,9 +54,8 @@ DELIVERIES = Table(
         bytes: wait run
     """),
 )
-
-
 def deliveries(spark: SparkSession, attempts: DataFrame) -> DataFrame:
+    """Deliveries by minute of their end, with sketches of how many microseconds they waited and ran."""
     return spark.sql(
         f"""
         WITH delivery AS (
@@ -77,12 +72,10 @@ def deliveries(spark: SparkSession, attempts: DataFrame) -> DataFrame:
     )
 
 
-FAILURES = Table(
+@table(
     "_facts.failures",
-    1,
-    "attempts that failed, by minute, message and what they look like (the fingerprint, or how they ended)",
-    ("tenant", "queue", "minute", "look", "id"),
-    columns("""
+    key=("tenant", "queue", "minute", "look", "id"),
+    columns=columns("""
         text: queue
         count: minute
         text: look id type
@@ -93,10 +86,11 @@ FAILURES = Table(
         text: error
     """),
 )
-
-
 def failures(spark: SparkSession, histories: DataFrame) -> DataFrame:
-    """Of a failure that ended no delivery (the claim was trimmed) the type is not told."""
+    """Attempts that failed, by minute, message and what they look like (the fingerprint, or how they ended).
+
+    Of a failure that ended no delivery (the claim was trimmed) the type is not told.
+    """
     return spark.sql(
         f"""
         WITH failed AS (
@@ -122,20 +116,17 @@ def failures(spark: SparkSession, histories: DataFrame) -> DataFrame:
     )
 
 
-STAYS = Table(
+@table(
     "_facts.stays",
-    1,
-    "stays in ready over the end of a minute, by the minutes in which they began and ended",
-    ("tenant", "queue", "came", "gone"),
-    columns("""
+    key=("tenant", "queue", "came", "gone"),
+    columns=columns("""
         text: queue
         count: came gone n
         time: since  -- when the oldest of them came
     """),
 )
-
-
 def stays(spark: SparkSession, histories: DataFrame) -> DataFrame:
+    """Stays in ready over the end of a minute, by the minutes in which they began and ended."""
     return spark.sql(
         f"""
         WITH left AS ({_chosen("m[i].verb <> 'publish' AND m[i - 1].state = 'ready'")}),
@@ -148,20 +139,17 @@ def stays(spark: SparkSession, histories: DataFrame) -> DataFrame:
     )
 
 
-WAITING = Table(
+@table(
     "_facts.waiting",
-    1,
-    "stays in ready that go on; every run tells all of them, so the day is always the first of 1970",
-    ("tenant", "queue", "came"),
-    columns("""
+    key=("tenant", "queue", "came"),
+    columns=columns("""
         text: queue
         count: came n
         time: since
     """),
 )
-
-
 def waiting(spark: SparkSession, histories: DataFrame) -> DataFrame:
+    """Stays in ready that go on; every run tells all of them, so the day is always the first of 1970."""
     return spark.sql(
         """
         SELECT last.queue, unix_seconds(last.at) div 60 AS came, count(*) AS n, min(last.at) AS since,

@@ -88,19 +88,19 @@ def table(
     columns: pa.Schema | None = None,
     grain: Literal["day", "month", "all"] = "day",
     expect: Mapping[str, str] | None = None,
+    unique: bool = True,
     ended: str | None = None,
 ) -> Callable[[Callable[..., DataFrame]], Table]:
     """Make a table of a function over DataFrames. What it gives must have the columns `day` and `tenant`; the others
     are those of the first frame it gives, if ``columns`` does not say. ``expect`` has conditions that each row must
-    meet, by what they say. A user's table is in a layer of its own."""
+    meet, by what they say; without ``unique`` the key is not checked. A user's table is in a layer of its own."""
     if grain not in _GRAINS:
         raise InvalidConfig(f"{name} has the grain {grain!r:.40}", field="grain", hint=f"one of {', '.join(_GRAINS)}")
 
     def made(build: Callable[..., DataFrame]) -> Table:
         about = " ".join((inspect.getdoc(build) or "").partition("\n\n")[0].split()).rstrip(".")
-        return Table(
-            name, version, about, tuple(key), columns or pa.schema([]), build, grain, dict(expect or {}), ended=ended
-        )
+        known = tuple(key), columns or pa.schema([])
+        return Table(name, version, about, *known, build, grain, dict(expect or {}), unique, ended)
 
     return made
 

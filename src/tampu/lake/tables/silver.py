@@ -10,65 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tampu.lake.tables import bronze
-from tampu.lake.tables.schema import Table, columns
+from tampu.lake.tables.schema import columns, table
 from tampu.lake.tables.words import ENDS, FAILS, KNOWN, LIVE, MOVES, SETTLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-ATTEMPTS = Table(
-    "silver.attempts",
-    1,
-    "each delivery that has ended (ended_at)",
-    ("id", "claimed_at"),
-    columns("""
-        text: id queue type
-        int: attempt
-        time: ready_at claimed_at ended_at
-        seconds: wait  -- claimed_at - ready_at; 0 where the clock went back, as in all of these
-        seconds: run   -- ended_at - claimed_at; of a lease that ran out, to the end of the lease
-        text: worker
-        text: outcome  -- ack nack reject release reap cancel
-        text: error fingerprint
-    """),
-    expect={"wait is not negative": "wait >= 0", "run is not negative": "run >= 0"},
-    unique=False,  # a clock that stands still, or goes back, gives two claims of a message the same time
-)
-
-MESSAGES = Table(
-    "silver.messages",
-    1,
-    "one row per message that has ended, as it ended last (ended_at)",
-    ("id",),
-    columns("""
-        text: id queue type state
-        time: created_at first_claimed_at ended_at
-        int: attempts
-        int: deliveries  -- claims, whether or not they counted
-        int: replays
-        seconds: wait   -- in ready, summed over its deliveries
-        seconds: run    -- leased, summed
-        seconds: total  -- from publish to end
-        text: worker    -- of the last delivery
-        text: error fingerprint  -- of the last failure
-        text: correlation_id causation_id parent_id group source
-        count: payload_bytes result_bytes
-    """),
-    expect={
-        "a message has ended": f"state IN ({ENDS})",
-        "times are not negative": "wait >= 0 AND run >= 0 AND total >= 0",
-        "replays are not negative": "replays >= 0",
-    },
-    unique=False,  # an id may be published again when its message was removed: that is another message
-)
-
-CARRIED = Table(
-    "_state.carried",
-    1,
-    "all events of messages that have not ended; the next run needs them",
-    ("partition", "offset"),
-    bronze.EVENTS.schema,
-)
 
 _EVENT = "partition, offset, at, queue, verb, state, attempt, type, worker, detail, fingerprint"
 _OVER = """if(verb IN ('reap', 'cancel'), least(unix_micros(at),
@@ -129,7 +75,24 @@ def _chosen(condition: str) -> str:
         FROM {{histories}} WHERE size(m) > 1"""
 
 
+@table(
+    "silver.attempts",
+    key=("id", "claimed_at"),
+    columns=columns("""
+        text: id queue type
+        int: attempt
+        time: ready_at claimed_at ended_at
+        seconds: wait  -- claimed_at - ready_at; 0 where the clock went back, as in all of these
+        seconds: run   -- ended_at - claimed_at; of a lease that ran out, to the end of the lease
+        text: worker
+        text: outcome  -- ack nack reject release reap cancel
+        text: error fingerprint
+    """),
+    expect={"wait is not negative": "wait >= 0", "run is not negative": "run >= 0"},
+    unique=False,  # a clock that stands still, or goes back, gives two claims of a message the same time
+)
 def attempts(spark: SparkSession, histories: DataFrame) -> DataFrame:
+    """Each delivery that has ended (ended_at)."""
     return spark.sql(
         f"""
         WITH ended AS ({_chosen(f"m[i].verb IN ({SETTLES}) AND m[i - 1].verb = 'claim'")}),
@@ -157,10 +120,36 @@ def _summed(condition: str, amount: str) -> str:
     )
 
 
+@table(
+    "silver.messages",
+    key=("id",),
+    columns=columns("""
+        text: id queue type state
+        time: created_at first_claimed_at ended_at
+        int: attempts
+        int: deliveries  -- claims, whether or not they counted
+        int: replays
+        seconds: wait   -- in ready, summed over its deliveries
+        seconds: run    -- leased, summed
+        seconds: total  -- from publish to end
+        text: worker    -- of the last delivery
+        text: error fingerprint  -- of the last failure
+        text: correlation_id causation_id parent_id group source
+        count: payload_bytes result_bytes
+    """),
+    expect={
+        "a message has ended": f"state IN ({ENDS})",
+        "times are not negative": "wait >= 0 AND run >= 0 AND total >= 0",
+        "replays are not negative": "replays >= 0",
+    },
+    unique=False,  # an id may be published again when its message was removed: that is another message
+)
 def messages(spark: SparkSession, histories: DataFrame) -> DataFrame:
-    """Messages that ended and were not replayed since. A purge after the end takes nothing from the record. Of a
-    message
-    that had ended elsewhere when it came, nobody saw how it was delivered."""
+    """One row per message that has ended, as it ended last (ended_at).
+
+    Not those that were replayed since. A purge after the end takes nothing from the record. Of a message that had
+    ended elsewhere when it came, nobody saw how it was delivered.
+    """
     waited = _summed(
         "l[i].verb = 'claim' AND l[i - 1].state = 'ready'",
         "greatest(unix_micros(l[i].at) - unix_micros(l[i - 1].at), 0L)",
@@ -214,7 +203,13 @@ def replaced(spark: SparkSession, histories: DataFrame) -> DataFrame:
     )
 
 
+@table(
+    "_state.carried",
+    key=("partition", "offset"),
+    columns=bronze.EVENTS.schema,
+)
 def carried(spark: SparkSession, histories: DataFrame) -> DataFrame:
+    """All events of messages that have not ended; the next run needs them."""
     return spark.sql(
         f"""
         SELECT {_EVENT}, id, CAST(NULL AS string) AS run, to_date(at) AS day, tenant
