@@ -1,8 +1,8 @@
 """Erasure: messages become anonymous in the lake, in the files that hold something of them and in no others.
 
 Their rows stay, so that all counts stay right: the id becomes a random one, the same in all tables, and what somebody
-wrote into the message, or an error told, becomes null. The old files are on the disk until a vacuum. The report can be
-checked again later: whether any table still knows one of the ids, and whether an old file is still there.
+wrote into the message, or what an error says, becomes null. The old files are on the disk until a vacuum. The report
+can be checked again later: whether any table still knows one of the ids, and whether an old file is still there.
 
 Not here: the store, from which a message is removed by a purge, and users' tables, which a backfill computes anew.
 """
@@ -10,7 +10,7 @@ Not here: the store, from which a message is removed by a purge, and users' tabl
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from tampu.lake import maintenance, state
 from tampu.lake.storage import parquet
 from tampu.lake.storage.files import DataFile
 from tampu.lake.storage.lake import Lake, LakeTable
-from tampu.lake.storage.snapshots import Rewritten, exactly
+from tampu.lake.storage.snapshots import Rewritten, Snapshot, exactly
 from tampu.model.errors import InvalidState, NotFound, VersionConflict
 
 _PRIVATE = {
@@ -35,6 +35,8 @@ _FAILURES = "gold.failures"
 _TRIES = 5
 
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
+Hits = list[tuple[DataFile, int]]
+"""Files that have something of the messages, and in how many rows."""
 
 
 class Rewrite(msgspec.Struct, frozen=True):
@@ -64,47 +66,53 @@ class Erasure(msgspec.Struct, frozen=True):
 def erase(lake: Lake, tenant: str, ids: Collection[str]) -> Erasure:
     """Make these messages anonymous. They must have ended; may be called again after it was stopped."""
     wanted = pa.array(sorted(set(ids)), pa.string())
-    if _hits(state.table(lake, state.CARRIED), tenant, wanted):
+    if _hits(state.table(lake, state.CARRIED).find(), tenant, wanted):
         raise InvalidState("some of the messages have not ended", field="ids", hint="cancel them, and run the pipeline")
     own = lake.own_tables()
     tables = [table for table in maintenance.tables(lake) if table.spec.name not in own]
-    found = {t.spec.name: hits for t in tables if "id" in t.spec.schema.names and (hits := _hits(t, tenant, wanted))}
+    found = {
+        t.spec.name: hits for t in tables if "id" in t.spec.schema.names and (hits := _hits(t.find(), tenant, wanted))
+    }
     if not found:
         raise NotFound("the lake has none of these messages", field="ids", hint="tampu sql finds them")
     anonymous = pa.array([str(uuid.uuid4()) for _ in wanted], pa.string())
     errors = _errors(lake, tenant, wanted) if "_facts.failures" in found else set()
     done = [_failures(lake.table(_FAILURES), tenant, wanted, anonymous, errors)]
     done += [
-        _rewritten(table, tenant, lambda batch: _blanked(batch, wanted, anonymous), wanted)
+        _replaced(table, lambda batch: _blanked(batch, wanted, anonymous), lambda now: _hits(now, tenant, wanted))
         for table in tables
         if table.spec.name in found
     ]
-    days = sorted({file.day for files in found.values() for file in files if file.day} if own else ())
+    days = sorted({file.day for hits in found.values() for file, _ in hits if file.day} if own else ())
     return Erasure(tenant, wanted.to_pylist(), datetime.now(UTC), [one for one in done if one.files], days)
 
 
 def verify(lake: Lake, report: Erasure) -> list[str]:
     """What is still there of what was erased, in words; nothing, when all is gone."""
     wanted = pa.array(report.ids, pa.string())
-    told = []
+    found = []
     for table in maintenance.tables(lake):
-        if "id" in table.spec.schema.names and (hits := _hits(table, report.tenant, wanted)):
-            told.append(f"{table.spec.name}: {len(hits)} files have rows of them")
+        if "id" in table.spec.schema.names and (hits := _hits(table.find(), report.tenant, wanted)):
+            found.append(f"{table.spec.name}: {len(hits)} files have rows of them")
     for one in report.tables:
         left = [path for path in one.files if state.table(lake, one.table).place.exists(path)]
         if left:
-            told.append(f"{one.table}: {len(left)} old files are there until tampu pipeline vacuum removes them")
-    return told
+            found.append(f"{one.table}: {len(left)} old files are there until tampu pipeline vacuum removes them")
+    return found
 
 
-def _hits(table: LakeTable, tenant: str, wanted: pa.Array) -> list[DataFile]:
+def _hits(found: Snapshot | None, tenant: str, wanted: pa.Array) -> Hits:
     """The files of a tenant in which one of the ids is."""
-    found = table.find()
     if found is None:
         return []
-    columns = ["id", "tenant"] if not table.parted else ["id"]
-    files = [file for file in found.files() if not table.parted or file.tenant == tenant]
-    return [file for file in files if any(_hit(b, wanted, tenant).true_count for b in found.peeked(columns, [file]))]
+    columns = ["id"] if found.table.parted else ["id", "tenant"]
+    return _counted(found, tenant, columns, lambda batch: _hit(batch, wanted, tenant).true_count)
+
+
+def _counted(found: Snapshot, tenant: str, columns: list[str], count: Callable[[pa.RecordBatch], int]) -> Hits:
+    files = [file for file in found.files() if not found.table.parted or file.tenant == tenant]
+    counts = [(file, sum(map(count, found.peeked(columns, [file])))) for file in files]
+    return [(file, rows) for file, rows in counts if rows]
 
 
 def _hit(batch: pa.RecordBatch, wanted: pa.Array, tenant: str | None = None) -> pa.BooleanArray:
@@ -136,8 +144,8 @@ def _where(stays: pa.BooleanArray, column: pa.Array) -> pa.Array:
 
 def _errors(lake: Lake, tenant: str, wanted: pa.Array) -> set[str]:
     """What the failures of these messages said."""
-    table = state.table(lake, "_facts.failures")
-    batches = table.open().peeked(["id", "error"], _hits(table, tenant, wanted))
+    found = state.table(lake, "_facts.failures").open()
+    batches = found.peeked(["id", "error"], [file for file, _ in _hits(found, tenant, wanted)])
     return {text for b in batches for text in b.filter(_hit(b, wanted)).column("error").to_pylist() if text}
 
 
@@ -155,29 +163,17 @@ def _failures(table: LakeTable, tenant: str, wanted: pa.Array, anonymous: pa.Arr
             row["error"] = None if row["error"] in errors else row["error"]
         return pa.RecordBatch.from_pylist(rows, schema=batch.schema)
 
-    def hits(found: Any) -> Iterator[tuple[DataFile, int]]:
-        for file in found.files():
-            if file.tenant == tenant:
-                rows = (r for b in found.peeked(["error", "sample_ids"], [file]) for r in b.to_pylist())
-                if count := sum(map(touched, rows)):
-                    yield file, count
+    def hits(found: Snapshot) -> Hits:
+        return _counted(found, tenant, ["error", "sample_ids"], lambda batch: sum(map(touched, batch.to_pylist())))
 
     return _replaced(table, change, hits)
 
 
-def _rewritten(table: LakeTable, tenant: str, change: Change, wanted: pa.Array) -> Rewrite:
-    def hits(found: Any) -> Iterator[tuple[DataFile, int]]:
-        for file in _hits(table, tenant, wanted):
-            yield file, sum(_hit(b, wanted).true_count for b in found.peeked(["id"], [file]))
-
-    return _replaced(table, change, hits)
-
-
-def _replaced(table: LakeTable, change: Change, hits: Callable[[Any], Iterator[tuple[DataFile, int]]]) -> Rewrite:
+def _replaced(table: LakeTable, change: Change, hits: Callable[[Snapshot], Hits]) -> Rewrite:
     """The files with hits, written anew in one commit; again, where they were joined meanwhile."""
     for _ in range(_TRIES):
         found = table.find()
-        chosen: Sequence[tuple[DataFile, int]] = list(hits(found)) if found is not None else []
+        chosen = hits(found) if found is not None else []
         if found is None or not chosen:
             return Rewrite(table.spec.name, 0, [])
         files = [file for file, _ in chosen]
