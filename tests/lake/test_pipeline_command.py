@@ -311,7 +311,7 @@ def test_a_lake_that_can_not_be_reached_is_tried_again_and_then_told(
     nowhere = "hdfs://127.0.0.1:1/lake"
     runner = Runner(Pipeline(str(command.path), Lake(nowhere)), None, None, {}, lambda _: None)
     port = runner.serve("0")
-    with pytest.raises(tampu.Unavailable, match="the lake can not be reached"):
+    with pytest.raises(tampu.Unavailable, match="the lake cannot be reached"):
         runner.forever(0.001)
     text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
     assert 'tampu_pipeline_failures_total{reader="lake:main"} 5.0' in text

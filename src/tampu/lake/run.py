@@ -36,10 +36,6 @@ MOST = 10_000_000
 """Transitions that one round takes on; more are several rounds."""
 
 
-def _quiet(step: str) -> None:
-    """Nobody listens."""
-
-
 class Pipeline:
     """One store, one lake and the reader that ties them together."""
 
@@ -55,7 +51,7 @@ class Pipeline:
         most: int = MOST,
         skip_lost: bool = False,
         checks: bool = True,
-        on_step: Callable[[str], None] = _quiet,
+        on_step: Callable[[str], None] = lambda _step: None,
     ) -> None:
         self.url = absolute(url)
         self.lake = lake

@@ -1,6 +1,6 @@
 """What the lake says of the last days, gathered into plain values; `tampu insights` and the report only draw them.
 
-Counts come from gold, percentiles from silver.attempts: that of a week can not be had from those of its minutes. The
+Counts come from gold, percentiles from silver.attempts: that of a week cannot be had from those of its minutes. The
 period ends with the newest minute of the lake, not now, so that a lake that is behind is still told right.
 """
 

@@ -269,14 +269,14 @@ def _week(insights: Insights) -> str:
 
 def _cell(cell: HourOfWeek | None, day: int, hour: int, most: float) -> str:
     share = cell.p95 / most if cell is not None and most else 0.0
-    told = (
+    shown = (
         "never seen"
         if cell is None
         else f"median {compact(cell.median)}, p95 {compact(cell.p95)}, {_workers_word(cell)}"
     )
     return (
         f'<rect class="cell" x="{hour * 40 + 1}" y="{day * 40 + 1}" width="38" height="38" rx="3"'
-        f' fill-opacity="{0.06 + 0.94 * share:.3f}"><title>{DAYS[day]} {hour:02d}:00, {told}</title></rect>'
+        f' fill-opacity="{0.06 + 0.94 * share:.3f}"><title>{DAYS[day]} {hour:02d}:00, {shown}</title></rect>'
     )
 
 

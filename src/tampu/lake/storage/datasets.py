@@ -19,12 +19,12 @@ from deltalake import DeltaTable
 
 def dataset(delta: DeltaTable) -> ds.Dataset:
     """The rows of the version that ``delta`` stands at."""
-    told: Any = delta.to_pyarrow_dataset()
+    source: Any = delta.to_pyarrow_dataset()
     names = delta.metadata().partition_columns
     fragments = []
-    for fragment in told.get_fragments():
+    for fragment in source.get_fragments():
         keys = ds.get_partition_keys(fragment.partition_expression)
         where = [pc.field(n).is_null() if keys.get(n) is None else pc.field(n) == keys[n] for n in names]
         expression = functools.reduce(operator.and_, where) if where else None
-        fragments.append(told.format.make_fragment(fragment.path, told.filesystem, expression))
-    return ds.FileSystemDataset(fragments, told.schema, told.format, told.filesystem)
+        fragments.append(source.format.make_fragment(fragment.path, source.filesystem, expression))
+    return ds.FileSystemDataset(fragments, source.schema, source.format, source.filesystem)

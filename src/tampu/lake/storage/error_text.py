@@ -23,7 +23,7 @@ def storage_error(error: OSError, hint: str | None) -> StorageError | None:
     The store's libraries raise OSError without a number for whatever an object store answers, or does not.
     """
     if error.errno is None:
-        return Unavailable(f"the lake can not be reached: {first_line(error)}", hint=hint)
+        return Unavailable(f"the lake cannot be reached: {first_line(error)}", hint=hint)
     if error.errno in _FULL:
         return StorageFull(f"no room for the lake: {first_line(error)}", hint=hint)
     return None

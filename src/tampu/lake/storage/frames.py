@@ -89,7 +89,7 @@ def _native(spark: SparkSession, found: Snapshot) -> DataFrame:
 
 
 def _hadoop_root(table: LakeTable) -> str | None:
-    """The table's folder as Spark's own readers know it; None if they can not reach it."""
+    """The table's folder as Spark's own readers know it; None if they cannot reach it."""
     local = table.place.local
     if local is not None:
         return f"file://{local}"

@@ -157,10 +157,10 @@ class LakeTable:
         except TableNotFoundError:
             return None
         except OSError as error:
-            told = storage_error(error, f"is {self.lake.uri} there, and are the credentials right?")
-            if told is None:
+            failure = storage_error(error, f"is {self.lake.uri} there, and are the credentials right?")
+            if failure is None:
                 raise
-            raise told from error
+            raise failure from error
 
     def _mend(self) -> None:
         """Entries that a loss of power left half written were never told to the queue: out of the way with them."""

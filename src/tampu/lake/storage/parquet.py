@@ -152,28 +152,21 @@ class _OpenFile:
 
 def stats(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
     """numRecords, and the least and greatest of numbers, times and short names, as the log of a table has them."""
-    least: dict[str, Any] = {}
-    most: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
     wanted = {f.name for f in schema if f.type in _STATS_TYPES or f.name in _STATS_TEXTS} - set(PARTITION_BY)
-    for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group)
-        for at in range(rows.num_columns):
-            column = rows.column(at)
-            name, found = column.path_in_schema, column.statistics
-            if name not in wanted or found is None:
-                continue
-            nulls[name] = nulls.get(name, 0) + (found.null_count or 0)
-            if found.has_min_max:
-                least[name] = found.min if name not in least else min(least[name], found.min)
-                most[name] = found.max if name not in most else max(most[name], found.max)
-    told = {
-        "numRecords": metadata.num_rows,
-        "minValues": _plain(least),
-        "maxValues": _plain(most),
-        "nullCount": nulls,
-    }
-    return json.dumps(told)
+    found: dict[str, list[pq.Statistics]] = {}
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in wanted and column.statistics is not None:
+                found.setdefault(column.path_in_schema, []).append(column.statistics)
+    bounds = {name: known for name, some in found.items() if (known := [one for one in some if one.has_min_max])}
+    return json.dumps(
+        {
+            "numRecords": metadata.num_rows,
+            "minValues": _plain({name: min(one.min for one in known) for name, known in bounds.items()}),
+            "maxValues": _plain({name: max(one.max for one in known) for name, known in bounds.items()}),
+            "nullCount": {name: sum(one.null_count or 0 for one in some) for name, some in found.items()},
+        }
+    )
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

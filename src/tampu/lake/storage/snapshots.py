@@ -158,12 +158,12 @@ class Snapshot:
             return {"day": file.day, "tenant": file.tenant} if parts else {}
 
         adds = [AddAction(file.path, file.size, values(file), now, not tidy, file.stats) for file in new]
-        transactions, told = [], {}
+        transactions, metadata = [], {}
         if mark is not None:
             transactions = [Transaction(mark.reader, mark.run)]
             transactions += [Transaction(f"{mark.reader}/{p}", offset) for p, offset in mark.position.items()]
-            told = {"tampu.run": str(mark.run), "tampu.position": json.dumps(mark.position)}
-        properties = CommitProperties(custom_metadata=told, app_transactions=transactions, max_commit_retries=0)
+            metadata = {"tampu.run": str(mark.run), "tampu.position": json.dumps(mark.position)}
+        properties = CommitProperties(custom_metadata=metadata, app_transactions=transactions, max_commit_retries=0)
         base: Snapshot = self
         for _ in range(_TRIES):
             gone = drop(base.files()) if drop is not None else []
@@ -212,7 +212,7 @@ def exactly(paths: Iterable[str]) -> Drop:
 def _data_file(row: Mapping[str, Any]) -> DataFile:
     parts = row.get("partition") or row.get("partition_values") or {}
     day = parts.get("day")
-    told = {
+    stats = {
         "numRecords": row.get("num_records"),
         "minValues": row.get("min") or {},
         "maxValues": row.get("max") or {},
@@ -224,14 +224,14 @@ def _data_file(row: Mapping[str, Any]) -> DataFile:
         row["num_records"] or 0,
         day.isoformat() if isinstance(day, date) else day,
         parts.get("tenant"),
-        json.dumps(told, default=str),
+        json.dumps(stats, default=str),
     )
 
 
 def _beyond(file: DataFile, after: Position) -> bool:
     """May the file hold rows past the position?"""
-    told = json.loads(file.stats)
-    least, most = told["minValues"], told["maxValues"]
+    stats = json.loads(file.stats)
+    least, most = stats["minValues"], stats["maxValues"]
     top = most.get("offset", most.get("ended_offset"))
     if top is None:
         return True

@@ -46,7 +46,7 @@ def local_path(uri: str) -> Path | None:
         return Path(path)
     if scheme not in _ELSEWHERE:
         raise InvalidConfig(
-            f"a lake can not be in {scheme}://", field="lake", hint=f"a folder, or one of {', '.join(_ELSEWHERE)}"
+            f"a lake cannot be in {scheme}://", field="lake", hint=f"a folder, or one of {', '.join(_ELSEWHERE)}"
         )
     return None
 
