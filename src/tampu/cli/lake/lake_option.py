@@ -21,7 +21,6 @@ LakePath = Annotated[
 LakeOptions = Annotated[
     list[str] | None, option("--option", "Storage option: AWS_REGION=eu-west-1; repeatable", metavar="NAME=VALUE")
 ]
-_FOR_SPARK = "spark."
 
 
 def to_write(session: Session, path: str | None, options: list[str] | None, format: str | None = None) -> storage.Lake:
@@ -36,8 +35,7 @@ def to_write(session: Session, path: str | None, options: list[str] | None, form
 def to_query(session: Session, path: str | None, options: list[str] | None) -> query.Lake:
     with _needs_extra():
         from tampu.lake.query import Lake
-    given = {name: value for name, value in _parse_options(options).items() if not name.startswith(_FOR_SPARK)}
-    return Lake(_path(session, path), storage_options=given or None)
+    return Lake(_path(session, path), storage_options=_parse_options(options))
 
 
 def _parse_options(options: list[str] | None) -> dict[str, str]:
