@@ -269,7 +269,7 @@ def test_ctrl_c_ends_a_command_without_tracebacks(
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
 
-    def start(*_: object) -> None:
+    def start(*_: object, **_options: object) -> None:
         signal.signal(signal.SIGINT, lambda *_: pytest.fail("Spark's own way to be interrupted"))
 
     monkeypatch.setattr(run_pipeline, "spark_session", start)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tampu.engines.encoding import DEAD, Record, id_text, pack_seqs, unpack_seqs
 from tampu.engines.port import Call, Listener, Together
-from tampu.engines.sql.db import Db, columns
+from tampu.engines.sql.db import Blobs, Db, Ints, columns
 from tampu.engines.sql.locks import Locks
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.rules.fair import FairTurns
@@ -272,18 +272,22 @@ class Commit:
         records = [(key, record) for key, record in self.journal_records() if record.seqs]
         changes = [(q, kind, delta) for (q, kind), delta in self._deltas.items() if delta]
         if records or changes or self._endings or self._claims:
-            noted = [
-                (len(record.seqs), q, record.packed(verb, state, worker))
-                for (verb, q, state, worker), record in records
-            ]
-            ends = [(q, state, pack_seqs(seqs)) for (q, state), seqs in self._endings.items()]
+            ends = list(self._endings.items())
             self.db.send(
                 "write_commit",
                 self.now,
-                *columns("iib", noted),
-                *columns("iii", changes),
-                *columns("iib", ends),
-                *columns("iib", self._claims),
+                Ints(len(record.seqs) for _, record in records),
+                Ints(q for (_, q, _, _), _ in records),
+                Blobs(record.packed(verb, state, worker) for (verb, _, state, worker), record in records),
+                Ints(q for q, _, _ in changes),
+                Ints(kind for _, kind, _ in changes),
+                Ints(delta for _, _, delta in changes),
+                Ints(q for (q, _), _ in ends),
+                Ints(state for (_, state), _ in ends),
+                Blobs(pack_seqs(seqs) for _, seqs in ends),
+                Ints(until for until, _, _ in self._claims),
+                Ints(lease for _, lease, _ in self._claims),
+                Blobs(seqs for _, _, seqs in self._claims),
             )
         until_if_complete = self.registry.open_claims.until_if_complete
         settled = [(lease, count) for lease, count in self._settled.items() if lease not in self._deleted_claims]
