@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if shutil.disk_usage(MEMORY).free < ROOM:
         return
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=MEMORY))
-    folder.chmod(0o711)  # PostgreSQL may be another user, who has to get there
+    folder.chmod(0o711)  # PostgreSQL may run as another user, which needs to pass through
     config.stash[_MADE] = folder, _lock(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 

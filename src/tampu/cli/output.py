@@ -79,7 +79,7 @@ class Output:
     def rows(
         self, document: Any, columns: Sequence[str], rows: Iterable[Iterable[Any]], nothing: str = "", **layout: Any
     ) -> None:
-        """Print the document with --json, else the rows as a table; if there are none, that there is ``nothing``."""
+        """Print the document with --json, else the rows as a table, or ``nothing`` if there are none."""
         if self.json:
             self.document(document)
         elif (made := list(rows)) or not nothing:
