@@ -180,3 +180,41 @@ def test_a_rate_can_be_written_with_its_unit(store: Store) -> None:
 def test_a_bad_rate_is_refused(store: Store, refused: Refusals) -> None:
     for text in ("", "fast", "10", "10/d", "-1/s", "1e3/s", "/s", "10/s/s"):
         refused(store, "invalid_config", functools.partial(store.queues.put, "emails", rate=text), "rate")
+
+
+def test_a_queue_inherits_from_the_longest_scope_it_is_in(store: Store) -> None:
+    store.queues.put("*", max_attempts=2, lease=11, ttl=13)
+    store.queues.put("shop.*", max_attempts=3, lease=12)
+    store.queues.put("shop.mail.*", max_attempts=4)
+    store.queues.put("shop.mail.daily", ordering="priority")
+    daily = store.queues.get("shop.mail.daily")
+    assert (daily.ordering, daily.max_attempts, daily.lease, daily.ttl, daily.status) == ("priority", 4, 12, 13, "open")
+    assert [store.queues.get(q).max_attempts for q in ("shop.emails", "shop", "shopping.emails", "mail")] == [
+        3,
+        2,
+        2,
+        2,
+    ]
+    assert store.queues.get("shop.mail.*").lease == 12
+    assert store.queues.list() == ["shop.mail.daily"]
+    sources = store.queues.sources("shop.mail.daily")
+    wanted = {"ordering": "shop.mail.daily", "max_attempts": "shop.mail.*", "lease": "shop.*", "ttl": "*"}
+    assert {name: sources[name] for name in wanted} == wanted
+    assert sources["status"] == "built in"
+    assert store.queues.reset("shop.mail.*")
+    assert store.queues.get("shop.mail.daily").max_attempts == 3
+
+
+def test_what_is_published_to_a_scope_uses_its_settings(store: Store) -> None:
+    store.publish("shop.emails", "low", priority=1)
+    store.publish("shop.emails", "high", priority=2)
+    store.publish("emails", "low", priority=1)
+    store.publish("emails", "high", priority=2)
+    store.queues.put("shop.*", ordering="priority", max_attempts=1)
+    assert payloads(store.claim("shop.emails", limit=2)) == ["high", "low"]
+    assert payloads(store.claim("emails", limit=2)) == ["low", "high"]
+    made = store.publish("shop.letters", 1)
+    assert made.max_attempts == 1
+    assert [stats.queue for stats in store.stats("shop.*")] == ["shop.emails", "shop.letters"]
+    with pytest.raises(tampu.InvalidMessage):
+        store.publish("shop.*", 1)

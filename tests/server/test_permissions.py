@@ -44,6 +44,7 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "stats": ({"view"}, "GET", "/v1/stats", None),
     "queue_stats": ({"view"}, "GET", "/v1/queues/jobs.a/stats", None),
     "get_config": ({"view"}, "GET", CONFIG, None),
+    "config_sources": ({"view"}, "GET", f"{CONFIG}/sources", None),
     "put_config": ({"operate"}, "PATCH", CONFIG, {"lease": 5}),
     "reset_config": ({"operate"}, "DELETE", CONFIG, None),
     "pause": ({"operate"}, "POST", "/v1/queues/jobs.a/pause", None),
@@ -187,7 +188,7 @@ def test_without_a_key_every_route_is_closed(web: Web, filled: dict[str, str]) -
 
 ELSEWHERE = {
     "publish", "publish_many", "claim", "get_config", "put_config", "reset_config", "resume", "drain", "close",
-    "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key",
+    "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key", "config_sources",
 }  # fmt: skip
 """Asked from another tenant they are about that tenant's own queue, schedule or key, whatever its name."""
 
@@ -238,6 +239,21 @@ def test_a_schedule_takes_operate_and_publish_in_its_queue(web: Web, filled: dic
     elsewhere = web.as_key(web.key("operate,publish:other.*"))
     assert elsewhere.request("PUT", "/v1/schedules/tick", {**SCHEDULE, "queue": "other.a"}).status == 403
     assert [s["queue"] for s in web.get("/v1/schedules").json["schedules"]] == ["jobs.a"]
+
+
+def test_settings_of_a_scope_take_the_permission_in_all_its_queues(web: Web) -> None:
+    shop = web.as_key(web.key("operate,view:shop.*"))
+    assert shop.request("PATCH", "/v1/queues/shop.*/config", {"lease": 5}).status == 200
+    assert shop.request("PATCH", "/v1/queues/shop.mail.*/config", {"lease": 5}).status == 200
+    assert shop.get("/v1/queues/shop.mail.*/config/sources").json["lease"] == "shop.mail.*"
+    for scope in ("*", "shopping.*", "sho.*"):
+        assert shop.request("PATCH", f"/v1/queues/{scope}/config", {"lease": 5}).status == 403
+    one = web.as_key(web.key("operate,view:shop.emails"))
+    assert one.request("PATCH", "/v1/queues/shop.*/config", {"lease": 5}).status == 403
+    web.post("/v1/queues/shop.emails/messages", {"n": 1})
+    web.post("/v1/queues/shop.letters/messages", {"n": 1})
+    assert [stats["queue"] for stats in one.get("/v1/stats?scope=shop.*").json["queues"]] == ["shop.emails"]
+    assert one.get("/v1/stats?scope=shop").code == "invalid_message"
 
 
 def test_a_key_cannot_give_what_it_has_not_got(web: Web) -> None:

@@ -32,10 +32,11 @@ def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concate
 
 
 class AsyncQueues(Part):
-    """The queues and their settings, by name; ``*`` has the defaults of all queues."""
+    """The queues and their settings, by name; ``shop.*`` has those of a scope, ``*`` those of all queues."""
 
     put = awaitable(AllVerbs.put_config)
     get = awaitable(AllVerbs.get_config)
+    sources = awaitable(AllVerbs.config_sources)
     list = awaitable(AllVerbs.list_queues)
     reset = awaitable(AllVerbs.reset_config)
     remove = awaitable(AllVerbs.remove_queue)

@@ -10,11 +10,10 @@ import msgspec
 
 from tampu.engines.groups import ANY, ORDERED, GroupRate, group_rate
 from tampu.engines.port import Document, Engine, QueueClaim
-from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit, read_config
+from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit, parents, read_config
 from tampu.model.times import SECOND
 
 KIND = "queue"
-DEFAULTS = "*"
 _CHECK_SECONDS = 0.1
 _MOST = 10_000
 Read = Callable[[str, str, str], Document | None]
@@ -102,7 +101,7 @@ def own(document: Read, tenant: str, queue: str) -> QueueConfig | None:
 
 def read(document: Read, tenant: str, queue: str) -> Settings:
     """Read the settings of a queue from its documents."""
-    return resolve(inherit(own(document, tenant, queue), own(document, tenant, DEFAULTS), BUILT_IN))
+    return resolve(inherit(*(own(document, tenant, name) for name in (queue, *parents(queue))), BUILT_IN))
 
 
 class SettingsCache:

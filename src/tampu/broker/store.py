@@ -47,10 +47,11 @@ class Part:
 
 
 class Queues(Part):
-    """The queues and their settings, by name; ``*`` has the defaults of all queues."""
+    """The queues and their settings, by name; ``shop.*`` has those of a scope, ``*`` those of all queues."""
 
     put = blocking(AllVerbs.put_config)
     get = blocking(AllVerbs.get_config)
+    sources = blocking(AllVerbs.config_sources)
     list = blocking(AllVerbs.list_queues)
     reset = blocking(AllVerbs.reset_config)
     remove = blocking(AllVerbs.remove_queue)

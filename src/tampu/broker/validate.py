@@ -49,6 +49,13 @@ def name(value: Any, field: str) -> str:
     return value
 
 
+def queue_or_scope(value: Any) -> str:
+    """The name of a queue, a scope such as ``shop.*``, or ``*`` for all queues."""
+    if value != "*":
+        name(value.removesuffix(".*") if isinstance(value, str) else value, "queue")
+    return str(value)
+
+
 def type_name(value: Any) -> str:
     if not isinstance(value, str) or not _TYPE.match(value):
         raise InvalidMessage(

@@ -16,10 +16,9 @@ from tampu.broker.admin.verbs import state as checked_state
 from tampu.broker.core import Steps
 from tampu.broker.follower_verbs import FollowerVerbs
 from tampu.broker.schedules.verbs import ScheduleVerbs, Terms
-from tampu.broker.settings import DEFAULTS
 from tampu.client.request import call, new_ids, quoted, reader
 from tampu.client.verbs import outcome
-from tampu.model.config import QueueConfig, change
+from tampu.model.config import QueueConfig, change, is_pattern
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import FollowerStatus
 from tampu.model.message import Message, State
@@ -37,9 +36,7 @@ def _stats(view: bodies.StatsView) -> Stats:
 
 
 def _config_path(queue: Any) -> str:
-    if queue != DEFAULTS:
-        validate.name(queue, "queue")
-    return f"/v1/queues/{quoted(queue)}/config"
+    return f"/v1/queues/{quoted(validate.queue_or_scope(queue))}/config"
 
 
 def _findings(reply: bodies.Checks) -> list[Finding]:
@@ -60,6 +57,7 @@ _READ_REPLAYED = reader(
 )
 _READ_COUNT = reader(bodies.Count, lambda reply: reply.count)
 _READ_CONFIG = reader(QueueConfig)
+_READ_SOURCES = reader(dict[str, str])
 _READ_NAMES = reader(bodies.QueueNames, lambda reply: reply.queues)
 _READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
 _STEP = 1000
@@ -92,7 +90,8 @@ class RemoteAdmin(Checks):
     def stats(self, queue: str | None = None) -> Steps[Any]:
         if queue is None:
             return (yield from call("GET", "/v1/stats", _READ_ALL_STATS))
-        validate.name(queue, "queue")
+        if is_pattern(validate.queue_or_scope(queue)):
+            return (yield from call("GET", "/v1/stats", _READ_ALL_STATS, query=[("scope", queue)]))
         return (yield from call("GET", f"/v1/queues/{queue}/stats", _READ_STATS))
 
     def check(self) -> Steps[list[Finding]]:
@@ -154,6 +153,9 @@ class RemoteAdmin(Checks):
     def get_config(self, queue: str, *, inherited: bool = True) -> Steps[QueueConfig]:
         query = [("inherited", "true" if inherited else "false")]
         return (yield from call("GET", _config_path(queue), _READ_CONFIG, query=query))
+
+    def config_sources(self, queue: str) -> Steps[dict[str, str]]:
+        return (yield from call("GET", f"{_config_path(queue)}/sources", _READ_SOURCES))
 
     def list_queues(self) -> Steps[list[str]]:
         return (yield from call("GET", "/v1/queues", _READ_NAMES))

@@ -8,9 +8,9 @@ import time
 from tampu.broker import journal_readers
 from tampu.broker.admin import removal, reorder
 from tampu.broker.core import Core
-from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.settings import KIND
 from tampu.engines.port import PollStatus, Sweep, Swept, Trim
-from tampu.model.config import BUILT_IN, QueueConfig, read_config
+from tampu.model.config import BUILT_IN, parents, read_config
 from tampu.model.errors import VersionConflict
 from tampu.model.times import SECOND
 
@@ -53,10 +53,9 @@ class Trimmer:
             queues.setdefault(tenant, []).append(queue)
         for tenant, names in queues.items():
             own = {d.name: read_config(d.value) for d in engine.documents(KIND, tenant)}
-            fallback = own.get(DEFAULTS, QueueConfig()).retention
             for queue in names:
-                seconds = own.get(queue, QueueConfig()).retention
-                seconds = fallback if seconds is None else seconds
+                layers = (own[name] for name in (queue, *parents(queue)) if name in own)
+                seconds = next((layer.retention for layer in layers if layer.retention is not None), None)
                 if seconds is not None:
                     retention[tenant, queue] = round(seconds * SECOND)
         default = round((BUILT_IN.retention or 0) * SECOND)

@@ -1,4 +1,8 @@
-"""Queue settings. A field that is None inherits the tenant's default (queue ``*``), then the built-in one."""
+"""Queue settings. A field that is None inherits: from the queue's scopes, the longest first, then from the tenant's
+defaults (``*``), then the built-in value.
+
+A scope is a dotted beginning of queue names: settings of ``shop.*`` are for ``shop.emails`` and ``shop.mail.daily``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,28 @@ OnDeadline = Literal["keep", "expire", "dead"]
 Status = Literal["open", "paused", "draining", "closed"]
 DAY = 86_400.0
 S = TypeVar("S")
+DEFAULTS = "*"
+"""The name of the settings that all queues of a tenant inherit."""
+
+
+def is_pattern(name: str) -> bool:
+    """True if settings of this name are for several queues: a scope, or the defaults."""
+    return name.endswith("*")
+
+
+def parents(name: str) -> list[str]:
+    """From where a queue or scope inherits: the scopes it is in, the longest first, then the defaults."""
+    if name == DEFAULTS:
+        return []
+    parts = name.removesuffix(".*").split(".")
+    return [*(".".join(parts[:n]) + ".*" for n in range(len(parts) - 1, 0, -1)), DEFAULTS]
+
+
+def covers(pattern: str, queue: str) -> bool:
+    """True if the queue is in the scope, or is the queue of this name; ``*`` covers all."""
+    if pattern == DEFAULTS:
+        return True
+    return queue.startswith(pattern[:-1]) if is_pattern(pattern) else queue == pattern
 
 
 class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):

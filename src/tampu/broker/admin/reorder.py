@@ -11,8 +11,8 @@ import msgspec
 
 from tampu.broker import settings
 from tampu.broker.core import Read, Steps
-from tampu.broker.settings import DEFAULTS
 from tampu.engines.port import Document, Engine, PutDocument, Regroup, Rerank
+from tampu.model.config import covers
 from tampu.model.decoders import from_json
 from tampu.model.times import SECOND
 
@@ -35,7 +35,7 @@ _read = from_json(Reorder).decode
 
 
 def marking(tenant: str, queue: str, now: int, *, ranks: bool) -> PutDocument:
-    """The call that marks a queue (``*``: all queues) whose ordering or group limits are about to change."""
+    """The call that marks a queue or scope (``*``: all queues) whose ordering or group limits are about to change."""
     return PutDocument(KIND, tenant, queue, msgspec.json.encode(Reorder(now, ranks=ranks)))
 
 
@@ -65,11 +65,13 @@ def marked(engine: Engine) -> list[tuple[Document, Reorder]]:
 
 
 def follow(tenant: str, queue: str, *, ranks: bool = True) -> Steps[None]:
-    """Update the waiting messages of a queue (``*``: of all queues) to the current group limits and, with ``ranks``,
-    the current ordering."""
+    """Update the waiting messages of a queue or scope (``*``: of all queues) to the current group limits.
+
+    With ``ranks``, also to the current ordering.
+    """
     names: list[tuple[str, str]] = yield Read(lambda engine: engine.queues())
     for owner, name in names:
-        if owner == tenant and queue in (name, DEFAULTS):
+        if owner == tenant and covers(queue, name):
             yield from _regroup(tenant, name)
             if ranks:
                 yield from _rank(tenant, name)

@@ -14,9 +14,19 @@ from tampu.broker import validate
 from tampu.broker.admin import removal, reorder
 from tampu.broker.admin.filters import Where
 from tampu.broker.core import Core, Read, Steps
-from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.settings import KIND
 from tampu.engines import port
-from tampu.model.config import BUILT_IN, QueueConfig, change, inherit, read_config
+from tampu.model.config import (
+    BUILT_IN,
+    FIELDS,
+    QueueConfig,
+    change,
+    covers,
+    inherit,
+    is_pattern,
+    parents,
+    read_config,
+)
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound, VersionConflict
 from tampu.model.message import Message, State
@@ -31,6 +41,7 @@ _MOST_READ = 1000
 """Messages that are read at once, however small those before them were."""
 _TRIES = 20
 _to_cursor = from_msgpack(tuple[str, tuple[int | str, ...]]).decode
+_BUILT_IN = "built in"
 _OF_GROUPS = frozenset({"group_order", "group_concurrency", "group_rate", "group_burst"})
 
 
@@ -161,9 +172,10 @@ class Admin:
         return page
 
     def stats(self, queue: str | None = None) -> Steps[Any]:
-        """`Stats` of one queue; without a name, a list with those of all queues."""
-        if queue is not None:
-            validate.name(queue, "queue")
+        """`Stats` of one queue; without a name, a list with those of all queues; of ``shop.*``, those of that scope."""
+        if queue is not None and is_pattern(validate.queue_or_scope(queue)):
+            found = yield from self.stats()
+            return [stats for stats in found if covers(queue, stats.queue)]
         rows: list[port.QueueStats] = yield Read(lambda engine: engine.stats(self.tenant, queue))
         if queue is not None:
             empty = not any(count for row in rows for count in row.counts.values())
@@ -292,11 +304,11 @@ class Admin:
     def put_config(self, queue: str, /, **changes: Any) -> Steps[QueueConfig]:
         """Change settings of a queue, which is created if it is new; ``*`` changes the defaults of all queues.
 
+        ``shop.*`` changes what the queues of that scope inherit, such as ``shop.emails``; the longest scope counts.
         None inherits again. A new ordering also applies to waiting messages, in small steps. Returns the settings of
         the queue itself, without inherited ones.
         """
-        if queue != DEFAULTS:
-            validate.name(queue, "queue")
+        validate.queue_or_scope(queue)
         for _ in range(_TRIES):
             document: port.Document | None = yield Read(lambda engine: engine.document(KIND, self.tenant, queue))
             old = QueueConfig() if document is None else read_config(document.value)
@@ -326,13 +338,25 @@ class Admin:
 
     def get_config(self, queue: str, *, inherited: bool = True) -> Steps[QueueConfig]:
         """The settings of a queue; with ``inherited=False`` only those set for the queue itself."""
-        if queue != DEFAULTS:
-            validate.name(queue, "queue")
-        own: QueueConfig | None = yield Read(lambda _: self.core.settings.own(self.tenant, queue))
-        if not inherited:
-            return own or QueueConfig()
-        defaults: QueueConfig | None = yield Read(lambda _: self.core.settings.own(self.tenant, DEFAULTS))
-        return inherit(own, defaults, BUILT_IN)
+        validate.queue_or_scope(queue)
+        layers = yield from self._layers(queue)
+        return inherit(*layers.values()) if inherited else layers[queue]
+
+    def config_sources(self, queue: str) -> Steps[dict[str, str]]:
+        """Where each setting of a queue comes from: itself, a scope such as ``shop.*``, ``*``, or ``built in``."""
+        validate.queue_or_scope(queue)
+        layers = yield from self._layers(queue)
+        return {
+            field: next(name for name, layer in layers.items() if getattr(layer, field) is not None) for field in FIELDS
+        }
+
+    def _layers(self, queue: str) -> Steps[dict[str, QueueConfig]]:
+        """The settings of the queue, then those it inherits from, by name."""
+        names = (queue, *parents(queue))
+        own: list[QueueConfig | None] = yield Read(
+            lambda _: [self.core.settings.own(self.tenant, name) for name in names]
+        )
+        return {name: config or QueueConfig() for name, config in zip(names, own, strict=True)} | {_BUILT_IN: BUILT_IN}
 
     def list_queues(self) -> Steps[list[str]]:
         """The names of all queues."""
@@ -361,8 +385,7 @@ class Admin:
 
     def reset_config(self, queue: str) -> Steps[bool]:
         """Remove the settings of a queue, so that it inherits all. Its messages stay. False if it had none."""
-        if queue != DEFAULTS:
-            validate.name(queue, "queue")
+        validate.queue_or_scope(queue)
         if (yield Read(lambda _: self.core.settings.own(self.tenant, queue))) is None:
             return False
         yield from self._mark(queue)

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import msgspec
 
 from tampu.broker.schedules import stored
-from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.settings import KIND
 from tampu.broker.transfer.progress import SourceProgress, do, save
 from tampu.engines.port import DeleteDocument, Engine, PutDocument, Sweep
-from tampu.model.config import QueueConfig, read_config
+from tampu.model.config import DEFAULTS, QueueConfig, is_pattern, read_config
 from tampu.model.errors import InvalidState, VersionConflict
 from tampu.model.message import State
 
@@ -58,11 +58,18 @@ def put_status(engine: Engine, name: str, status: str | None) -> bool:
 
 
 def names(engine: Engine) -> list[str]:
-    """All queues, and the defaults of all tenants, as ``tenant/queue``."""
+    """All queues, scopes with settings, and the defaults of all tenants, as ``tenant/queue``."""
     queues = engine.queues()
     tenants = {tenant for tenant, _ in queues}
     tenants |= {tenant.name for tenant in engine.documents(*stored.TENANTS)}  # their first tick creates a queue
-    return [*(f"{tenant}/{queue}" for tenant, queue in queues), *(f"{tenant}/{DEFAULTS}" for tenant in sorted(tenants))]
+    scopes = [
+        f"{tenant}/{document.name}"
+        for tenant in sorted(tenants)
+        for document in engine.documents(KIND, tenant)
+        if is_pattern(document.name) and document.name != DEFAULTS
+    ]
+    defaults = [f"{tenant}/{DEFAULTS}" for tenant in sorted(tenants)]
+    return [*(f"{tenant}/{queue}" for tenant, queue in queues), *scopes, *defaults]
 
 
 def close(engine: Engine, note: SourceProgress) -> bool:

@@ -6,13 +6,13 @@ import msgspec
 
 from tampu.broker import journal_readers
 from tampu.broker.journal_cursor import end_of_journal
-from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.settings import KIND
 from tampu.broker.transfer import progress
 from tampu.broker.transfer.close import CLOSED, own_config, put_status, split
 from tampu.broker.transfer.progress import SourceProgress, TargetProgress, do
 from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.engines.transfer import StartJournal
-from tampu.model.config import QueueConfig, read_config
+from tampu.model.config import QueueConfig, is_pattern, read_config
 from tampu.model.errors import InvalidState
 from tampu.model.journal import Position
 
@@ -50,7 +50,7 @@ def carry_documents(source: Engine, target: Engine, away: SourceProgress, note: 
             do(target, PutDocument(*place, document.value))
             count += 1
     for name in away.statuses:
-        if split(name)[1] != DEFAULTS:
+        if not is_pattern(split(name)[1]):
             put_status(target, name, CLOSED)
     return count
 
@@ -60,7 +60,7 @@ def _carry_settings(target: Engine, document: Document, away: SourceProgress, no
     if name in note.before:
         return 0
     config = read_config(document.value)
-    status = away.statuses.get(name, config.status) if document.name == DEFAULTS else CLOSED
+    status = away.statuses.get(name, config.status) if is_pattern(document.name) else CLOSED
     config = msgspec.structs.replace(config, status=status)
     old, version = own_config(target, document.tenant, document.name)
     if config not in (old, QueueConfig()):

@@ -6,12 +6,13 @@ import msgspec
 
 from tampu.broker.journal_cursor import end_of_journal
 from tampu.broker.journal_readers import registered
-from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.settings import KIND
 from tampu.broker.transfer import close, documents, progress, report
 from tampu.broker.transfer.messages import CARRIED, MessageTransfer, Moved
 from tampu.broker.transfer.progress import SourceProgress, TargetProgress
 from tampu.broker.transfer.report import QueueCount, Report
 from tampu.engines.port import Engine, QueueStats
+from tampu.model.config import is_pattern
 from tampu.model.errors import InvalidConfig, InvalidState, StorageError
 from tampu.model.states import FINAL
 
@@ -130,8 +131,8 @@ class Move:
         target = self._target
         before: dict[str, str | None] = {}
         there = {f"{stats.tenant}/{stats.queue}": sum(stats.counts.values()) for stats in self._all_stats(target)}
-        defaults = [d.tenant for d in target.all_documents() if (d.kind, d.name) == (KIND, DEFAULTS)]
-        for name in (*there, *(f"{tenant}/{DEFAULTS}" for tenant in defaults)):
+        inherited = [f"{d.tenant}/{d.name}" for d in target.all_documents() if d.kind == KIND and is_pattern(d.name)]
+        for name in (*there, *inherited):
             before[name] = close.own_config(target, *close.split(name))[0].status
         return TargetProgress(
             token=away.token,
@@ -240,7 +241,7 @@ class Move:
         """Everything is at the target: open it. The source stays closed, and cannot be migrated again."""
         away.done = True
         progress.save(self._source, away)
-        statuses = {name: status for name, status in away.statuses.items() if close.split(name)[1] != DEFAULTS}
+        statuses = {name: status for name, status in away.statuses.items() if not is_pattern(close.split(name)[1])}
         close.open_again(self._target, (statuses | coming.before).items())
         documents.leave_identity(self._source, coming)
         coming.done = True

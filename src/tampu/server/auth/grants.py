@@ -127,6 +127,20 @@ class Caller:
         if not self.everywhere(permission):
             raise Forbidden(f"this needs the permission {permission} in all queues", hint="ask an admin of the tenant")
 
+    def may_all(self, permission: str, pattern: str) -> bool:
+        """True if the permission covers every queue, existing or future, that the pattern matches."""
+        if "*" not in pattern:
+            return self.may(permission, pattern)
+        granted = [own.text for own in self._patterns.get(permission, ())]
+        return any(text in ("*", pattern) or (text.endswith("*") and _within(pattern, text[:-1])) for text in granted)
+
+    def need_pattern(self, permission: str, pattern: str) -> None:
+        if not self.may_all(permission, pattern):
+            raise Forbidden(
+                f"this needs the permission {permission} in all queues that match {pattern!r:.150}",
+                hint="ask an admin of the tenant",
+            )
+
     def need_somewhere(self, *permissions: str) -> None:
         """Raise if the caller has none of these permissions."""
         if not any(map(self.somewhere, permissions)):
@@ -135,6 +149,11 @@ class Caller:
     @property
     def permissions(self) -> list[str]:
         return [p for p in PERMISSIONS if p in self._patterns]
+
+
+def _within(pattern: str, prefix: str) -> bool:
+    """True if what the pattern matches begins with the prefix, which has no ``*``."""
+    return "*" not in prefix and pattern.partition("*")[0].startswith(prefix)
 
 
 def within(grants: Iterable[Grant], caller: Caller) -> None:

@@ -8,8 +8,8 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from tampu.broker.admin.verbs import Stats
-from tampu.broker.settings import DEFAULTS
-from tampu.model.config import QueueConfig
+from tampu.model.config import QueueConfig, is_pattern
+from tampu.model.errors import InvalidMessage
 from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
 from tampu.server.routes.admin import charge_moved
@@ -20,9 +20,9 @@ router = APIRouter(prefix="/v1", tags=["queues"])
 
 
 def _need(caller: Caller, permission: str, queue: str) -> None:
-    """The defaults (``*``) concern all queues."""
-    if queue == DEFAULTS:
-        caller.need_everywhere(permission)
+    """A scope such as ``shop.*`` concerns all its queues; ``*`` concerns all queues."""
+    if is_pattern(queue):
+        caller.need_pattern(permission, queue)
     else:
         caller.need(permission, queue)
 
@@ -43,10 +43,16 @@ def _view(stats: Stats) -> bodies.StatsView:
 
 
 @router.get("/stats", operation_id="stats", **doc(bodies.StatsMany))
-async def all_stats(request: CurrentRequest, caller: CurrentCaller) -> Response:
+async def all_stats(
+    request: CurrentRequest,
+    caller: CurrentCaller,
+    scope: Annotated[str, Query(description="only queues of a scope, such as `shop.*`")] = "*",
+) -> Response:
     """The statistics of all queues that the caller may view."""
     caller.need_somewhere("view")
-    found: list[Stats] = await request.drive_listing(caller, request.verbs.stats())
+    if not is_pattern(scope):
+        raise InvalidMessage(f"{scope!r:.150} is not a scope", field="scope", hint="a scope ends with .*, as shop.*")
+    found: list[Stats] = await request.drive_listing(caller, request.verbs.stats(scope))
     return answer(request, bodies.StatsMany([_view(stats) for stats in found if caller.may("view", stats.queue)]))
 
 
@@ -67,6 +73,13 @@ async def get_config(
     """The effective settings of a queue; for ``*``, the defaults of all queues."""
     _need(caller, "view", queue)
     return answer(request, await request.drive(request.verbs.get_config(queue, inherited=inherited)))
+
+
+@router.get("/queues/{queue}/config/sources", operation_id="config_sources", **doc(dict[str, str]))
+async def config_sources(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Where each setting comes from: the queue itself, a scope such as `shop.*`, `*`, or `built in`."""
+    _need(caller, "view", queue)
+    return answer(request, await request.drive(request.verbs.config_sources(queue)))
 
 
 @router.patch(

@@ -11,7 +11,8 @@ No other document can be reached.
 from __future__ import annotations
 
 from tampu.broker import journal_readers, validate
-from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.settings import KIND
+from tampu.model.config import is_pattern
 from tampu.model.errors import Forbidden, InvalidMessage, PayloadTooLarge
 from tampu.server.auth.grants import Caller
 from tampu.spark.queue.delivery_log import HEADS, PAGES
@@ -48,7 +49,7 @@ def check_document(caller: Caller, kind: str, name: str, *, write: bool, everyon
         else:
             caller.need("publish", validate.name(queue, "name"))
     elif kind == KIND and not write:
-        if name != DEFAULTS:
+        if not is_pattern(name):
             check_known(caller, name)
     else:
         raise Forbidden(f"Spark has no access to {kind} {name:.100}", field="kind")

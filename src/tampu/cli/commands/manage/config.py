@@ -11,9 +11,9 @@ from tampu.cli import documents, output, parse, print_outcomes
 from tampu.cli.app import command, option, queue_names
 from tampu.cli.output import text
 from tampu.cli.session import Session
-from tampu.model.config import DURATIONS
+from tampu.model.config import DEFAULTS, DURATIONS, is_pattern
 
-DEFAULTS = "*"
+_SOURCES = {"*": "all queues (*)"}
 _OFF_AT_ZERO = {
     "ageing": "off",
     "ttl": "never",
@@ -29,7 +29,8 @@ _OFF_AT_ZERO = {
 def config(
     session: Session,
     queue: Annotated[
-        str, typer.Argument(metavar="QUEUE", help="The queue, or '*' for the defaults", autocompletion=queue_names)
+        str,
+        typer.Argument(metavar="QUEUE", help="The queue, a scope (shop.*), or '*'", autocompletion=queue_names),
     ],
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="Settings: lease=2m ordering=priority ttl=null")
@@ -49,32 +50,32 @@ def config(
         store.queues.put(queue, **wanted)
 
     with session.open_or_create(act) if wanted else session.open() as store:
-        if queue != DEFAULTS and not wanted and queue not in store.queues.list():
+        if not is_pattern(queue) and not wanted and queue not in store.queues.list():
             raise tampu.NotFound(
-                f"no queue {queue}", field="queue", hint="set a value to create it; '*' are the defaults of all queues"
+                f"no queue {queue}",
+                field="queue",
+                hint="set a value to create it; '*' has those of all queues",
             )
-        made = bool(wanted) and queue != DEFAULTS and print_outcomes.status_of(store, queue) == print_outcomes.MISSING
+        made = (
+            bool(wanted) and not is_pattern(queue) and print_outcomes.status_of(store, queue) == print_outcomes.MISSING
+        )
         if reset:
             store.queues.reset(queue)
         elif wanted:
             act(store)
         effective = documents.config(store.queues.get(queue))
         own = documents.config(store.queues.get(queue, inherited=False))
-        defaults = documents.config(store.queues.get(DEFAULTS, inherited=False))
+        sources = store.queues.sources(queue)
     if made:
         session.out.note(f"created queue {queue}; remove it with: {session.command_line('remove', queue)}")
     if session.json:
-        session.out.document({"queue": queue, "effective": effective, "own": own})
+        session.out.document({"queue": queue, "effective": effective, "own": own, "sources": sources})
         return
     rows = []
     for name, value in effective.items():
-        if own[name] is not None:
-            source, style = ("the defaults" if queue == DEFAULTS else "this queue"), "bold"
-        elif defaults[name] is not None:
-            source, style = "the defaults (*)", ""
-        else:
-            source, style = "built in", "dim"
-        rows.append([text(cell, style) for cell in (name, _value(name, value), source)])
+        source = sources[name]
+        style = "bold" if source == queue else "dim" if source == "built in" else ""
+        rows.append([text(cell, style) for cell in (name, _value(name, value), _SOURCES.get(source, source))])
     title = f"settings of {'all queues' if queue == DEFAULTS else queue}"
     session.out.show(output.table(("setting", "value", "from"), rows, fold=("value",), title=title))
 

@@ -29,7 +29,7 @@ def put(context: RunContext, call: PutDocument) -> Operation[int]:
     registry = context.registry
     version = "" if call.version is None else call.version
     entry = None
-    if call.kind == "queue" and call.name != "*":
+    if call.kind == "queue" and not call.name.endswith("*"):
         entry = yield from registry.register(call.tenant, call.name)
     listed = (entry.partition, f"{entry.ids.tail:014x}") if entry else ("", "")
     (reply,) = yield [

@@ -28,7 +28,7 @@ def put(commit: Commit, calls: Sequence[PutDocument]) -> list[int | TampuError]:
                 VersionConflict(f"{call.kind} {call.name} was changed meanwhile", hint="read it again and try again")
             )
             continue
-        if call.kind == "queue" and call.name != "*":
+        if call.kind == "queue" and not call.name.endswith("*"):
             commit.queue(call.tenant, call.name)
         revision += 1
         db.send("put_document", call.kind, call.tenant, call.name, revision, call.value)
