@@ -5,7 +5,9 @@ from tampu.broker.admin.verbs import MessagePage, Replayed, Stats
 from tampu.broker.async_store import AsyncStore
 from tampu.broker.atomic import Document, Reply, Unit
 from tampu.broker.store import Store
+from tampu.model.audit import AuditPage, AuditRecord
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
+from tampu.model.definitions import Schema
 from tampu.model.errors import (
     DamagedFile,
     Forbidden,
@@ -45,6 +47,8 @@ __all__ = [
     "Ack",
     "App",
     "AsyncStore",
+    "AuditPage",
+    "AuditRecord",
     "Backoff",
     "Current",
     "DamagedFile",
@@ -81,6 +85,7 @@ __all__ = [
     "Runner",
     "RunnerOptions",
     "Schedule",
+    "Schema",
     "SchemaMismatch",
     "Snooze",
     "State",

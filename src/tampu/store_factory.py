@@ -40,6 +40,7 @@ def open(
     maintenance: bool = True,
     clock: Clock | None = None,
     token: str | None = None,
+    actor: str | None = None,
 ) -> Store:
     """Open a store by url: a file name, ``sqlite:///path``, ``memory://``, ``postgresql://…``,
     ``mariadb://…``, ``redis://…``, or a server's ``http://…``.
@@ -49,9 +50,10 @@ def open(
     a SQLite file that has tables of your own. ``maintenance=False`` leaves delays, expired leases and retention to
     other processes (a claim always handles the first two). ``clock`` is for tests. ``token`` is the key for a server,
     by default ``TAMPU_TOKEN``; there, the tenant ``default`` means that of the key, and the server sets other options.
+    ``actor`` is whom the audit trail names, by default the user of the operating system; a server names the key.
     """
     if _text(url).startswith(("http://", "https://")):
-        if durability is not None or adopt or clock is not None or journal_retention != _WEEK:
+        if durability is not None or adopt or clock is not None or journal_retention != _WEEK or actor is not None:
             raise InvalidConfig("the server sets these options", field="url", hint="set them with tampu serve")
         return _remote(_text(url), token, tenant)
     if token is not None:
@@ -68,7 +70,7 @@ def open(
     supervisor = None
     try:
         supervisor = Supervisor(core, journal_us) if maintenance else None
-        return Store(core, tenant, on_close=_closing(core, supervisor))
+        return Store(core, tenant, on_close=_closing(core, supervisor), actor=actor)
     except BaseException:
         _closing(core, supervisor)()
         raise

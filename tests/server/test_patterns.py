@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tampu.server.auth.patterns import Pattern
+from tampu.model.patterns import Pattern
 from tests.server.web import Web
 
 

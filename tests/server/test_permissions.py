@@ -25,6 +25,7 @@ SPARK_JOB = {"do": "put", "kind": "spark-job", "name": "jobs.a/nightly", "value"
 UNIT = {"op": "publish", "queue": "jobs.b", "messages": [{"payload": 1}]}
 DOCUMENT = {"op": "put_document", "kind": "cursor", "name": "x", "value": 1}
 NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
+    "audit": ({"admin*"}, "GET", "/v1/audit", None),
     "publish": ({"publish"}, "POST", "/v1/queues/jobs.a/messages", {"n": 1}),
     "publish_many": ({"publish"}, "POST", "/v1/queues/jobs.a/publish", {"messages": [{"payload": 1}]}),
     "atomic": ({"publish"}, "POST", "/v1/atomic", {"operations": [UNIT]}),
@@ -45,6 +46,10 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "queue_stats": ({"view"}, "GET", "/v1/queues/jobs.a/stats", None),
     "get_config": ({"view"}, "GET", CONFIG, None),
     "config_sources": ({"view"}, "GET", f"{CONFIG}/sources", None),
+    "list_schemas": ({"view"}, "GET", "/v1/schemas", None),
+    "get_schema": ({"view"}, "GET", "/v1/schemas/order", None),
+    "put_schema": ({"operate"}, "PUT", "/v1/schemas/order", {"schema": {"title": "any"}, "queues": ["jobs.a"]}),
+    "delete_schema": ({"operate"}, "DELETE", "/v1/schemas/other", None),
     "put_config": ({"operate"}, "PATCH", CONFIG, {"lease": 5}),
     "reset_config": ({"operate"}, "DELETE", CONFIG, None),
     "pause": ({"operate"}, "POST", "/v1/queues/jobs.a/pause", None),
@@ -116,9 +121,10 @@ def _shows_nothing(operation: str, answer: Any) -> bool:
         return _shows_no_rows(operation, answer)
     body = answer.json
     of_many = {"queues": "queues", "stats": "queues", "list_schedules": "schedules", "journal": "transitions"}
+    of_many["list_schemas"] = "schemas"
     if operation in of_many:
         return bool(body[of_many[operation]] == [])
-    if operation == "delete_schedule":
+    if operation in ("delete_schedule", "delete_schema"):
         return body["deleted"] is False
     if operation in _OF_EACH:
         items = body.get("outcomes") or body.get("leases") or [body]
@@ -151,6 +157,9 @@ def filled(web: Web) -> dict[str, str]:
     assert web.post("/v1/atomic", {"operations": [DOCUMENT]}).status == 200
     key = web.post("/v1/keys", {"name": "victim", "grants": [{"permissions": ["view"]}]}).json["key"]
     assert web.request("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
+    for schema in ("order", "other"):
+        body = {"schema": {"title": "any"}, "queues": ["jobs.a"]}
+        assert web.request("PUT", f"/v1/schemas/{schema}", body).status == 200
     plan = {"query": {"columns": ["id"], "queues": ["jobs.a"]}}
     (piece,) = web.post("/v1/spark/plan", plan).json["pieces"]
     return {"id": message["id"], "key": key["id"], "piece": piece}
@@ -168,6 +177,7 @@ def test_a_permission_allows_its_routes_and_no_others(web: Web, filled: dict[str
             if operation == "revoke_key" and expected:
                 continue  # tested below; the others still need it
             web.post("/v1/queues/jobs.old/messages", {"n": 3})  # it may have been removed just before
+            web.request("PUT", "/v1/schemas/other", {"schema": {"title": "any"}, "queues": ["jobs.a"]})
             answer = who.request(*asked)
             if expected:
                 assert answer.status in (200, 201), (operation, answer.raw)
@@ -189,6 +199,7 @@ def test_without_a_key_every_route_is_closed(web: Web, filled: dict[str, str]) -
 ELSEWHERE = {
     "publish", "publish_many", "claim", "get_config", "put_config", "reset_config", "resume", "drain", "close",
     "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key", "config_sources",
+    "put_schema", "delete_schema", "audit",
 }  # fmt: skip
 """Asked from another tenant they are about that tenant's own queue, schedule or key, whatever its name."""
 
@@ -245,7 +256,7 @@ def test_settings_of_a_scope_take_the_permission_in_all_its_queues(web: Web) -> 
     shop = web.as_key(web.key("operate,view:shop.*"))
     assert shop.request("PATCH", "/v1/queues/shop.*/config", {"lease": 5}).status == 200
     assert shop.request("PATCH", "/v1/queues/shop.mail.*/config", {"lease": 5}).status == 200
-    assert shop.get("/v1/queues/shop.mail.*/config/sources").json["lease"] == "shop.mail.*"
+    assert shop.get("/v1/queues/shop.mail.*/config/sources").json["sources"]["lease"] == "shop.mail.*"
     for scope in ("*", "shopping.*", "sho.*"):
         assert shop.request("PATCH", f"/v1/queues/{scope}/config", {"lease": 5}).status == 403
     one = web.as_key(web.key("operate,view:shop.emails"))

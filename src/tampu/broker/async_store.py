@@ -62,6 +62,15 @@ class AsyncFollowers(Part):
     remove = awaitable(AllVerbs.remove_follower)
 
 
+class AsyncSchemas(Part):
+    """JSON Schemas that payloads must match, by name."""
+
+    put = awaitable(AllVerbs.put_schema)
+    get = awaitable(AllVerbs.get_schema)
+    list = awaitable(AllVerbs.list_schemas)
+    delete = awaitable(AllVerbs.delete_schema)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -109,6 +118,10 @@ class AsyncStore:
     def followers(self) -> AsyncFollowers:
         return AsyncFollowers(self._verbs, self._drive)
 
+    @property
+    def schemas(self) -> AsyncSchemas:
+        return AsyncSchemas(self._verbs, self._drive)
+
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)
     claim = awaitable(AllVerbs.claim)
@@ -127,6 +140,7 @@ class AsyncStore:
     purge = awaitable(AllVerbs.purge)
     stats = awaitable(AllVerbs.stats)
     journal = awaitable(AllVerbs.journal)
+    audit = awaitable(AllVerbs.audit)
     pause = awaitable(AllVerbs.pause)
     resume = awaitable(AllVerbs.resume)
     drain = awaitable(AllVerbs.drain)

@@ -30,6 +30,13 @@ _NAME_US = 600 * SECOND
 """How long the name of a unit is remembered: longer than any client retries."""
 
 
+_ACTS: dict[type, Callable[[Any], tuple[str, Sequence[str]]]] = {
+    port.Cancel: lambda call: ("message.cancel", call.ids),
+    port.Free: lambda call: ("message.free", call.ids),
+}
+"""Calls that leave a record: its action, and the messages."""
+
+
 class Document(msgspec.Struct, frozen=True):
     """A small JSON value of an application: what `Store.get_document` returns. ``version`` grows with every change."""
 
@@ -61,7 +68,8 @@ class Atomic(Verbs):
         """Carry out a unit; returns the replies of its members. A publish with publish steps may be several calls."""
         calls_of = [member.calls if isinstance(member, PublishSet) else [member] for member in members]
         calls = [call for own in calls_of for call in own]
-        replies = iter((yield port.Together(self.tenant, calls, name, _NAME_US if name else 0)))
+        records = [self.record_of_ids(*_ACTS[type(call)](call)) for call in calls if type(call) in _ACTS]
+        replies = iter((yield port.Together(self.tenant, [*calls, *records], name, _NAME_US if name else 0)))
         replies_of = [[next(replies) for _ in own] for own in calls_of]
         return [
             member.messages(own) if isinstance(member, PublishSet) else own[0]
@@ -149,7 +157,7 @@ class Unit:
         return self._ids("free", ids)
 
     def _ids(self, verb: str, ids: Sequence[str]) -> Reply[list[Outcome]]:
-        checked = [validate.id_text(id) for id in ids]
+        checked = [validate.acted_on(id) for id in ids]
         if not checked:
             raise InvalidMessage("ids is empty", field="ids", hint="omit the call")
         if len(checked) > validate.MOST_MESSAGES:

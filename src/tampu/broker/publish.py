@@ -18,6 +18,7 @@ import msgspec
 from tampu import tracing
 from tampu.broker import publish_steps, validate
 from tampu.broker.core import Core, PublishSet, Steps
+from tampu.broker.policies import steps as _own_steps  # noqa: F401 - fills the list of publish steps
 from tampu.broker.publish_steps import Batch, Draft, SettingsOf
 from tampu.broker.settings import Settings
 from tampu.engines import load
@@ -132,7 +133,7 @@ class PublishVerbs:
         step = prepare(
             self.tenant, queue, news, self._settings, batch_id=batch_id, keeps_batch_ids=keeps_batch_ids,
             one_request=one_request, remember_us=remember_us,
-            copies_by_id=bool(publish_steps.STEPS) and "atomic:eventual" in self.core.engine.capabilities,
+            copies_by_id="atomic:eventual" in self.core.engine.capabilities,
         )  # fmt: skip
         if type(step) is Publish and not step.simple:  # a message with a priority is never simple
             ordering = self._settings(queue).ordering
@@ -152,7 +153,7 @@ class PublishVerbs:
 
     def has_steps(self, queue: str) -> bool:
         """True if a publish to this queue goes through any publish step."""
-        return bool(publish_steps.STEPS) and publish_steps.wanted(queue, self._settings(queue))
+        return publish_steps.wanted(queue, self._settings(queue))
 
     def _settings(self, queue: str) -> Settings:
         return self.core.settings.get(self.tenant, validate.name(queue, "queue"))
@@ -229,7 +230,7 @@ def prepare(
     items, simple = validate.items(queue, settings, news)
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
-    steps = publish_steps.STEPS and publish_steps.wanted(queue, settings)
+    steps = settings.policies or (publish_steps.ADDED and publish_steps.wanted(queue, settings))
     if batch_id is not None and (steps or not keeps_batch_ids):
         items, simple, batch_id = load.named(items, f"{tenant}/{queue}/{batch_id}"), False, None
     if steps:
@@ -300,7 +301,7 @@ def _through_steps(
     by_queue: dict[str, list[Item]] = {}
     order: list[tuple[str, int]] = []
     for draft, message in zip(drafts, messages, strict=True):
-        unchanged = draft.message is message and draft.queue == queue
+        unchanged = draft.message is message and draft.queue == queue and draft.ends is None
         queued = by_queue.setdefault(draft.queue, [])
         order.append((draft.queue, len(queued)))
         queued.append(draft.origin if unchanged else _rebuilt(draft, settings_of))
@@ -322,7 +323,12 @@ def _rebuilt(draft: Draft, settings_of: SettingsOf) -> Item:
     """The item of a message that steps have changed. Its idempotency key still stands for the original message."""
     settings = settings_of(validate.name(draft.queue, "queue"))
     validate.check_open(draft.queue, settings)
-    item = validate.item(draft.queue, settings, draft.message)
+    message = draft.message
+    if draft.ends is not None:
+        message = msgspec.structs.replace(message, hold=message.hold or draft.ends.reason)
+    item = validate.item(draft.queue, settings, message)
+    if draft.ends is not None:
+        item = msgspec.structs.replace(item, ends=draft.ends)
     if item.digest is None:
         return item
     return msgspec.structs.replace(item, digest=draft.origin.digest, window_us=draft.origin.window_us)

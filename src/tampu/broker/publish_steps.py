@@ -1,12 +1,13 @@
 """Publish steps: policy between the validation of a batch and the call that stores it.
 
-A step is a small class in `STEPS`. The steps run in the order of that list, for every publish of every path: library,
+A step is a small class. The steps run in a fixed order, for every publish of every path: library,
 HTTP, schedules, Spark, replay. A step sees messages that are already valid, and may
 
 - refuse a message, and with it the whole batch (`Draft.refuse`),
 - change fields of a message (`Draft.change`),
 - route a message to another queue (assign `Draft.queue`),
-- add copies in other queues (`Batch.copy`).
+- add copies in other queues (`Batch.copy`),
+- store a message as dead (`Draft.end_dead`).
 
 What a step changed is validated again, with the settings of the queue where the message goes. All messages and copies
 of a batch are stored as one unit. A publish to a queue that no step wants costs one check of the list.
@@ -25,9 +26,9 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from tampu.broker.settings import Settings
-from tampu.engines.port import Item
+from tampu.engines.port import Ending, Item
 from tampu.model.errors import InvalidMessage
-from tampu.model.message import NewMessage, decode
+from tampu.model.message import NewMessage, State, decode
 
 SettingsOf = Callable[[str], Settings]
 """Queue name → current settings, in one tenant."""
@@ -46,28 +47,31 @@ class PublishStep(Protocol):
 
 
 STEPS: list[PublishStep] = []
-"""In the order they run: first steps that refuse or change, then steps that route, last steps that add copies."""
+"""Tampu's own (`tampu.broker.policies.steps`), in the order they run: first those that refuse or change, then those
+that route, last those that add copies. They want what `Settings.policies` says: without policies none is asked."""
+ADDED: list[PublishStep] = []
+"""Those that programs have registered. They run after tampu's own."""
 
 
 @contextmanager
 def registered(step: PublishStep) -> Iterator[None]:
     """Register the step, as the last one, for the duration of the block."""
-    STEPS.append(step)
+    ADDED.append(step)
     try:
         yield
     finally:
-        STEPS.remove(step)
+        ADDED.remove(step)
 
 
 def wanted(queue: str, settings: Settings) -> bool:
     """True if a publish to this queue goes through any step."""
-    return bool(STEPS) and any(step.wants(queue, settings) for step in STEPS)
+    return settings.policies or (bool(ADDED) and any(step.wants(queue, settings) for step in ADDED))
 
 
 class Draft:
     """One message on its way through the steps."""
 
-    __slots__ = ("message", "origin", "position", "queue")
+    __slots__ = ("ends", "message", "origin", "position", "queue")
 
     def __init__(self, queue: str, message: NewMessage, origin: Item, position: int | None) -> None:
         self.queue = queue
@@ -78,6 +82,8 @@ class Draft:
         """The original message: as it was published, or the one that this is a copy of."""
         self.position = position
         """Index of the original message in the batch; None in a batch of one."""
+        self.ends: Ending | None = None
+        """Set if it is stored as ended."""
 
     @property
     def payload(self) -> Any:
@@ -94,6 +100,10 @@ class Draft:
         if "payload" in fields:
             fields.setdefault("content_type", None)
         self.message = msgspec.structs.replace(self.message, **fields)
+
+    def end_dead(self, reason: str, error: str) -> None:
+        """Store the message as dead, for this reason: it is never delivered, unless somebody replays it."""
+        self.ends = Ending(State.DEAD, reason, error)
 
     def refuse(self, why: str, *, field: str, hint: str | None = None) -> NoReturn:
         """Refuse the batch because of this message. ``field`` may be a path such as ``payload.lines[2].price``."""
@@ -117,7 +127,7 @@ class Batch:
 
     def run(self) -> None:
         """Apply the steps one after the other. Later steps see the messages that a step routes or adds."""
-        for step in STEPS:
+        for step in (*STEPS, *ADDED):
             chosen = [
                 draft
                 for draft in (*self.drafts, *self.copies)

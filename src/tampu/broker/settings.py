@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from tampu.engines.groups import ANY, ORDERED, GroupRate, group_rate
 from tampu.engines.port import Document, Engine, QueueClaim
-from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit, parents, read_config
+from tampu.model.config import BUILT_IN, SYSTEM, Backoff, QueueConfig, inherit, parents, read_config
+from tampu.model.decoders import from_json
+from tampu.model.definitions import Definition, Schema
 from tampu.model.times import SECOND
 
 KIND = "queue"
+DEFINITION = "definition"
+"""Kind of the documents with definitions, see `tampu.broker.policies.definitions`."""
 _CHECK_SECONDS = 0.1
 _MOST = 10_000
 Read = Callable[[str, str, str], Document | None]
 """Reads a document by kind, tenant and name."""
+_OF_PUBLISH: dict[str, Callable[[bytes], Definition]] = {"schema": from_json(Schema).decode}
+"""Definitions that publish steps use, by the beginning of their document's name."""
+
+
+class Documents(Protocol):
+    """A store, as far as settings are concerned."""
+
+    def document(self, kind: str, tenant: str, name: str) -> Document | None: ...
+
+    def documents(self, kind: str, tenant: str) -> list[Document]: ...
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -37,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
     delays: tuple[int, ...]
     ttl_us: int
     on_deadline: str
+    on_invalid: str
     result_ttl_us: int
     retention_us: int
     idempotency_us: int
@@ -45,6 +61,10 @@ class Settings(msgspec.Struct, frozen=True):
     rate: float
     burst: int
     max_payload: int
+    schemas: tuple[Schema, ...] = ()
+    """Those that messages of this queue may have to match, by their type."""
+    policies: bool = False
+    """True if publish steps have something to do in this queue."""
     simple: bool = False
     """True if a message without options is ready at once at rank 0 and never expires; see `validate.is_simple`."""
 
@@ -82,6 +102,7 @@ def resolve(config: QueueConfig) -> Settings:
         delays=backoff.table(64),
         ttl_us=micros(config.ttl),
         on_deadline=config.on_deadline or "keep",
+        on_invalid=config.on_invalid or "refuse",
         result_ttl_us=micros(config.result_ttl),
         retention_us=micros(config.retention),
         idempotency_us=micros(config.idempotency_window),
@@ -104,6 +125,28 @@ def read(document: Read, tenant: str, queue: str) -> Settings:
     return resolve(inherit(*(own(document, tenant, name) for name in (queue, *parents(queue))), BUILT_IN))
 
 
+def read_with_policies(source: Documents, tenant: str, queue: str) -> Settings:
+    """Read the settings of a queue, with the definitions that its publish steps need."""
+    return _with(read(source.document, tenant, queue), queue, definitions(source, tenant))
+
+
+def definitions(source: Documents, tenant: str) -> list[Definition]:
+    """All definitions of a tenant that publish steps use."""
+    found = []
+    for document in source.documents(DEFINITION, tenant):
+        decode = _OF_PUBLISH.get(document.name.partition(":")[0])
+        if decode is not None:
+            found.append(decode(document.value))
+    return found
+
+
+def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settings:
+    if not found or queue.startswith(SYSTEM):
+        return settings
+    schemas = tuple(one for one in found if isinstance(one, Schema) and one.applies_to(queue))
+    return msgspec.structs.replace(settings, schemas=schemas, policies=bool(schemas))
+
+
 class SettingsCache:
     """Caches settings. It checks at most ten times a second whether any document has changed."""
 
@@ -111,6 +154,8 @@ class SettingsCache:
         self._engine = engine
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], Settings] = {}
+        self._definitions: dict[str, list[Definition]] = {}
+        """By tenant."""
         self._revision = -1
         self._checked_at = 0.0
         self.watched = False
@@ -126,13 +171,21 @@ class SettingsCache:
         found = self._known.get((tenant, queue))
         if found is None:
             revision = self._revision
-            found = read(self._engine.document, tenant, queue)
+            of_tenant = self._definitions.get(tenant)
+            if of_tenant is None:
+                of_tenant = definitions(self._engine, tenant)
+            found = _with(read(self._engine.document, tenant, queue), queue, of_tenant)
             with self._lock:
                 if len(self._known) >= _MOST:
-                    self._known.clear()
+                    self._clear()
                 if revision == self._revision:  # else it may be from before a change
                     self._known[tenant, queue] = found
+                    self._definitions[tenant] = of_tenant
         return found
+
+    def _clear(self) -> None:
+        self._known.clear()
+        self._definitions.clear()
 
     def own(self, tenant: str, queue: str) -> QueueConfig | None:
         """The settings of the queue itself, without inherited ones; None if it has none."""
@@ -141,7 +194,7 @@ class SettingsCache:
     def forget(self) -> None:
         """Empty the cache, after a change by this process."""
         with self._lock:
-            self._known.clear()
+            self._clear()
             self._checked_at = 0.0
 
     def refresh(self) -> None:
@@ -150,5 +203,5 @@ class SettingsCache:
         revision = self._engine.revision()
         if revision != self._revision:
             with self._lock:
-                self._known.clear()
+                self._clear()
                 self._revision = revision

@@ -11,11 +11,15 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tampu.broker.admin.checks import Checks, Finding
 from tampu.broker.atomic import Atomic, Unit
+from tampu.broker.audit import current_user
+from tampu.broker.audit_verbs import AuditVerbs
 from tampu.broker.core import Core, PublishSet, Read, Step, Steps, WaitForMessages, without_errors
 from tampu.broker.follower_verbs import FollowerVerbs
 from tampu.broker.notes import Notes
+from tampu.broker.policies.kinds import PolicyVerbs
 from tampu.broker.schedules.verbs import ScheduleVerbs
 from tampu.broker.streams.stream import PolledStream, Stream, StreamRequest
+from tampu.model.audit import Actor
 from tampu.model.errors import InvalidState, Unavailable
 from tampu.model.times import Duration
 
@@ -23,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes, FollowerVerbs):
+class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes, FollowerVerbs, AuditVerbs, PolicyVerbs):
     """All verbs, for one tenant."""
 
 
@@ -77,17 +81,34 @@ class Followers(Part):
     remove = blocking(AllVerbs.remove_follower)
 
 
+class Schemas(Part):
+    """JSON Schemas that payloads must match, by name."""
+
+    put = blocking(AllVerbs.put_schema)
+    get = blocking(AllVerbs.get_schema)
+    list = blocking(AllVerbs.list_schemas)
+    delete = blocking(AllVerbs.delete_schema)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
-    def __init__(self, core: Core, tenant: str, on_close: Callable[[], None], verbs: type[AllVerbs] = AllVerbs) -> None:
+    def __init__(
+        self,
+        core: Core,
+        tenant: str,
+        on_close: Callable[[], None],
+        verbs: type[AllVerbs] = AllVerbs,
+        actor: str | None = None,
+    ) -> None:
         self._core = core
-        self._verbs = verbs(core, tenant)
+        self._verbs = verbs(core, tenant).by(current_user() if actor is None else Actor(actor))
         self._on_close = on_close
         self._pid = os.getpid()
         self.queues = Queues(self._verbs, self._drive)
         self.schedules = Schedules(self._verbs, self._drive)
         self.followers = Followers(self._verbs, self._drive)
+        self.schemas = Schemas(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:
@@ -111,6 +132,7 @@ class Store:
     purge = blocking(AllVerbs.purge)
     stats = blocking(AllVerbs.stats)
     journal = blocking(AllVerbs.journal)
+    audit = blocking(AllVerbs.audit)
     pause = blocking(AllVerbs.pause)
     resume = blocking(AllVerbs.resume)
     drain = blocking(AllVerbs.drain)

@@ -18,6 +18,7 @@ import msgspec
 from tampu import tracing
 from tampu.broker.settings import Settings
 from tampu.engines.port import Item
+from tampu.model.config import SYSTEM
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Position
 from tampu.model.message import BYTES, JSON, MSGPACK, Body, Encoded, NewMessage, to_new
@@ -40,6 +41,8 @@ _RAW = (bytes, bytearray, memoryview)
 
 def name(value: Any, field: str) -> str:
     """The name of a queue or tenant."""
+    if field == "queue" and isinstance(value, str) and value.startswith(SYSTEM):
+        raise InvalidMessage(f"queues that begin with {SYSTEM} are tampu's own", field=field, hint="use another name")
     if not isinstance(value, str) or not _NAME.match(value):
         raise InvalidMessage(
             f"{value!r:.150} is not a {field} name",
@@ -103,6 +106,23 @@ def id_text(value: Any, field: str = "id") -> str:
     except ValueError:
         pass
     raise InvalidMessage(f"{value!r:.100} is not a message id", field=field, hint="ids are UUIDs; publish returns them")
+
+
+_SYSTEM_ID = "7a3b5c00-a0d1-8"
+"""The beginning of the ids of tampu's own messages: UUIDv8, which no library makes by chance."""
+
+
+def system_id(value: uuid.UUID) -> str:
+    """An id for one of tampu's own messages, from a random one."""
+    return _SYSTEM_ID + str(value)[len(_SYSTEM_ID) :]
+
+
+def acted_on(id: Any) -> str:
+    """The id of a message that a user wants to act on: not one of tampu's own, such as a record of the audit trail."""
+    checked = id_text(id)
+    if checked.startswith(_SYSTEM_ID):
+        raise InvalidMessage("this is one of tampu's own messages", field="id", hint="leave it to tampu")
+    return checked
 
 
 def whole(value: Any, field: str, least: int, most: int) -> int:

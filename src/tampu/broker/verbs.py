@@ -6,13 +6,17 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from tampu import tracing
 from tampu.broker import validate
+from tampu.broker.audit import Recording
 from tampu.broker.commit_queue.waiters import MakeClaim
 from tampu.broker.core import Read, Steps, WaitForEnd, WaitForMessages
 from tampu.broker.publish import PublishVerbs
 from tampu.broker.streams.requests import extended
 from tampu.engines import port
+from tampu.model.config import SYSTEM
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message
@@ -26,7 +30,7 @@ _UNWATCHED_LOOK = 1.0
 _LONGEST_RECEIPT = 512
 
 
-class Verbs(PublishVerbs):
+class Verbs(PublishVerbs, Recording):
     """Work with the messages of one tenant."""
 
     # -- claim and settle
@@ -293,21 +297,31 @@ class Verbs(PublishVerbs):
 
     def cancel(self, *ids: str) -> Steps[list[Outcome]]:
         """Cancel waiting messages. The worker of a leased one is asked to stop; the message ends with its lease."""
-        return (yield port.Cancel(self.tenant, [validate.id_text(id) for id in ids]))  # type: ignore[no-any-return]  # typed by the call
+        named = [validate.acted_on(id) for id in ids]
+        yield from self.record_ids("message.cancel", named)
+        return (yield port.Cancel(self.tenant, named))  # type: ignore[no-any-return]  # typed by the call
 
     def free(self, *ids: str) -> Steps[list[Outcome]]:
         """Let held messages become ready."""
-        return (yield port.Free(self.tenant, [validate.id_text(id) for id in ids]))  # type: ignore[no-any-return]  # typed by the call
+        named = [validate.acted_on(id) for id in ids]
+        yield from self.record_ids("message.free", named)
+        return (yield port.Free(self.tenant, named))  # type: ignore[no-any-return]  # typed by the call
 
     # -- the journal
 
     def journal(self, *, after: Position | int | None = None, limit: int = 1000) -> Steps[JournalPage]:
-        """Transitions after a position, in order. Pass the position of the page to read on."""
+        """Transitions after a position, in order. Pass the position of the page to read on.
+
+        Those of tampu's own queues, such as the audit trail, are left out.
+        """
         validate.whole(limit, "limit", 1, 100_000)
         position = validate.position(after)
-        return (  # type: ignore[no-any-return]  # typed by the read
-            yield Read(lambda engine: engine.journal(position, limit, self.tenant))
-        )
+        while True:
+            page: JournalPage = yield Read(lambda engine, p=position: engine.journal(p, limit, self.tenant))  # type: ignore[misc]  # bound now
+            shown = [one for one in page.transitions if not one.queue.startswith(SYSTEM)]
+            if shown or not page.transitions:  # else there may be others behind them
+                return msgspec.structs.replace(page, transitions=shown)
+            position = page.position
 
 
 def _acked(lease: Lease) -> port.SettleItem:

@@ -163,7 +163,7 @@ def options(
 
 
 def command(
-    name: str, panel: str, epilog: str | None = None, *, of: typer.Typer | None = None
+    name: str, panel: str, epilog: str | None = None, *, of: typer.Typer | None = None, help: str | None = None
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
     """Register a subcommand, also ``of`` a group. Its first argument is the session; the global options are added."""
 
@@ -185,7 +185,7 @@ def command(
         parameters = [first, *(p.replace(kind=keyword) for p in own), *added]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        (of or app).command(name, cls=_Command, rich_help_panel=panel, epilog=epilog)(run)
+        (of or app).command(name, cls=_Command, rich_help_panel=panel, epilog=epilog, help=help)(run)
         return function
 
     return register

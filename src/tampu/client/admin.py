@@ -57,7 +57,7 @@ _READ_REPLAYED = reader(
 )
 _READ_COUNT = reader(bodies.Count, lambda reply: reply.count)
 _READ_CONFIG = reader(QueueConfig)
-_READ_SOURCES = reader(dict[str, str])
+_READ_SOURCES = reader(bodies.ConfigSources, lambda reply: reply.sources)
 _READ_NAMES = reader(bodies.QueueNames, lambda reply: reply.queues)
 _READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
 _STEP = 1000

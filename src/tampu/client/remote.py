@@ -22,6 +22,7 @@ from tampu.client.admin import RemoteAdmin, RemoteFollowerVerbs, RemoteScheduleV
 from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
+from tampu.client.policies import RemotePolicyVerbs
 from tampu.client.request import Nap, Request, reader
 from tampu.client.sync_http import SyncHttp
 from tampu.client.verbs import RemoteNotes
@@ -37,7 +38,9 @@ _OPENING_SECONDS = 4.0
 _READ_ME = reader(bodies.Me)
 
 
-class AllRemoteVerbs(RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, RemoteFollowerVerbs, AllVerbs):
+class AllRemoteVerbs(
+    RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, RemoteFollowerVerbs, RemotePolicyVerbs, AllVerbs
+):
     """All verbs, for one tenant of a server."""
 
 

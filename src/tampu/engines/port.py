@@ -27,6 +27,15 @@ from tampu.model.outcome import Outcome
 Buffer = bytes | memoryview
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """How a message ends that is stored as ended: never delivered, kept as others that have ended."""
+
+    state: State
+    """dead or cancelled"""
+    reason: str
+    error: str | None = None
+
+
 class Item(msgspec.Struct, frozen=True, gc=False):
     """One message to publish, validated and packed."""
 
@@ -46,6 +55,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     expire_us: int | None = None
     """The latest time at which it expires."""
+    ends: Ending | None = None
+    """If given, the message is ended in the commit that stores it. Such a message has a ``hold``."""
 
     def expires(self, now: int) -> int | None:
         """When it expires if published now."""

@@ -18,11 +18,16 @@ from tampu.model.times import SECOND, Duration, duration
 Ordering = Literal["fifo", "priority", "deadline", "fair"]
 GroupBy = Literal["group", "type"]
 OnDeadline = Literal["keep", "expire", "dead"]
+OnInvalid = Literal["refuse", "dead"]
 Status = Literal["open", "paused", "draining", "closed"]
 DAY = 86_400.0
 S = TypeVar("S")
 DEFAULTS = "*"
 """The name of the settings that all queues of a tenant inherit."""
+
+
+SYSTEM = "_tampu."
+"""The beginning of the names of tampu's own queues. They inherit nothing, and users cannot publish to them."""
 
 
 def is_pattern(name: str) -> bool:
@@ -32,7 +37,7 @@ def is_pattern(name: str) -> bool:
 
 def parents(name: str) -> list[str]:
     """From where a queue or scope inherits: the scopes it is in, the longest first, then the defaults."""
-    if name == DEFAULTS:
+    if name == DEFAULTS or name.startswith(SYSTEM):
         return []
     parts = name.removesuffix(".*").split(".")
     return [*(".".join(parts[:n]) + ".*" for n in range(len(parts) - 1, 0, -1)), DEFAULTS]
@@ -146,6 +151,8 @@ class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """Messages expire this long after publish; 0 is never."""
     on_deadline: OnDeadline | None = None
     """What happens to a message that still waits at its deadline: nothing, it expires, or it becomes dead."""
+    on_invalid: OnInvalid | None = None
+    """What happens to a message whose payload does not match a schema: it is refused, or stored as dead."""
     result_ttl: float | None = None
     retention: float | None = None
     """How long ended messages are kept. Dead ones are kept until they are replayed or purged."""
@@ -176,6 +183,7 @@ BUILT_IN = QueueConfig(
     backoff=Backoff(),
     ttl=0.0,
     on_deadline="keep",
+    on_invalid="refuse",
     result_ttl=DAY,
     retention=DAY,
     idempotency_window=DAY,

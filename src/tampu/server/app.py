@@ -18,6 +18,7 @@ from tampu.server.routes import (
     admin,
     atomic,
     console,
+    definitions,
     events,
     followers,
     health,
@@ -35,8 +36,8 @@ from tampu.wire.problems import MethodNotAllowed
 
 ROUTERS = (
     verbs.router, atomic.router, messages.router, messages.notes, queues.router, admin.router, schedules.router,
-    followers.router, events.router, spark.router, keys.router, session.router, health.router, console.router,
-    console.pages,
+    followers.router, definitions.router, events.router, spark.router, keys.router, session.router, health.router,
+    console.router, console.pages,
 )  # fmt: skip
 
 

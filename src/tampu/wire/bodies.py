@@ -250,6 +250,12 @@ class StatsMany(msgspec.Struct):
     queues: list[StatsView]
 
 
+class ConfigSources(msgspec.Struct, frozen=True):
+    """By setting: the queue itself, a scope such as `shop.*`, `*`, or `built in`."""
+
+    sources: dict[str, str]
+
+
 class QueueNames(msgspec.Struct):
     queues: list[str]
 

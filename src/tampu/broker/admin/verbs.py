@@ -13,12 +13,14 @@ import msgspec
 from tampu.broker import validate
 from tampu.broker.admin import removal, reorder
 from tampu.broker.admin.filters import Where
+from tampu.broker.audit import Recording
 from tampu.broker.core import Core, Read, Steps
 from tampu.broker.settings import KIND
 from tampu.engines import port
 from tampu.model.config import (
     BUILT_IN,
     FIELDS,
+    SYSTEM,
     QueueConfig,
     change,
     covers,
@@ -115,7 +117,7 @@ def purged_states(queue: Any, given: Any) -> list[State]:
     return states
 
 
-class Admin:
+class Admin(Recording):
     """Administrate the queues of one tenant."""
 
     def __init__(self, core: Core, tenant: str) -> None:
@@ -138,9 +140,14 @@ class Admin:
         It has at most ``limit`` messages, and ends sooner when it has 8 MB; then its cursor goes on.
         """
         validate.name(queue, "queue")
-        validate.whole(limit, "limit", 1, 10_000)
-        wanted = Where.of(where)
         states = list(State) if state is None else [_state(state)]
+        return (yield from self.page_of(queue, states, limit, after, Where.of(where)))
+
+    def page_of(
+        self, queue: str, states: Sequence[State], limit: int, after: str | None, wanted: Where
+    ) -> Steps[MessagePage]:
+        """`messages`, also for tampu's own queues."""
+        validate.whole(limit, "limit", 1, 10_000)
         at, inner = _read_cursor(after, states)
         found: list[Message] = []
         least = 1 if wanted == Where() else _STEP
@@ -183,7 +190,7 @@ class Admin:
                 raise _no_queue(queue)
         else:
             hidden: set[str] = yield Read(lambda engine: removal.hidden(engine, self.tenant))
-            rows = [row for row in rows if row.queue not in hidden]
+            rows = [row for row in rows if row.queue not in hidden and not row.queue.startswith(SYSTEM)]
         found = [
             Stats(
                 row.queue,
@@ -226,6 +233,7 @@ class Admin:
             if after is None:
                 break
         if not dry_run:
+            yield from self.record("queue.replay", queue, {"messages": len(chosen)})
             refused += yield from self._replay(queue, chosen)
         return Replayed(chosen, refused, dry_run)
 
@@ -247,7 +255,8 @@ class Admin:
             page = yield from self._by_id(queue, ids, most, after, refused)
         else:
             page = yield from self.messages(queue, state=State.DEAD, limit=most, after=after, where=where)
-        if not dry_run:
+        if not dry_run and page.messages:
+            yield from self.record("queue.replay", queue, {"messages": len(page.messages)})
             refused += yield from self._replay(queue, page.messages)
         cursor = None if limit is not None and len(page) >= limit else page.cursor
         return Replayed(page.messages, refused, dry_run), cursor
@@ -290,6 +299,7 @@ class Admin:
         stats = yield from self.stats(queue)
         if dry_run:
             return sum(stats.counts.get(s, 0) for s in states)
+        yield from self.record("queue.purge", queue, {"states": states})
         total = 0
         for current in states:
             while True:
@@ -319,7 +329,8 @@ class Admin:
             if moves:
                 yield from self._mark(queue, ranks=ranks)
             try:
-                yield port.PutDocument(KIND, self.tenant, queue, msgspec.json.encode(new), version)
+                put = port.PutDocument(KIND, self.tenant, queue, msgspec.json.encode(new), version)
+                yield from self.recorded([put], "queue.config", queue, old, new)
             except VersionConflict:
                 continue
             self.core.settings.forget()
@@ -362,7 +373,8 @@ class Admin:
         """The names of all queues."""
         names: list[tuple[str, str]] = yield Read(lambda engine: engine.queues())
         hidden: set[str] = yield Read(lambda engine: removal.hidden(engine, self.tenant))
-        return [name for tenant, name in names if tenant == self.tenant and name not in hidden]
+        own = (name for tenant, name in names if tenant == self.tenant and name not in hidden)
+        return [name for name in own if not name.startswith(SYSTEM)]
 
     def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
         """Remove a queue for good, with its settings and its ended messages. Returns how many messages it had.
@@ -370,8 +382,10 @@ class Admin:
         Refused with `InvalidState` while messages are leased and, without ``force``, while messages wait. A later
         publish creates a new queue of the same name, with the default settings.
         """
+        validate.name(queue, "queue")
         stats = yield from self.stats(queue)
         removal.check(queue, stats.counts, force=force)
+        yield from self.record("queue.remove", queue, {"messages": sum(stats.counts.values()), "force": force})
         states = [s for s in State if s in TERMINAL or (force and s is not State.LEASED)]
         total = yield from self.purge(queue, state=states)
         rows: list[port.QueueStats] = yield Read(lambda engine: engine.stats(self.tenant, queue))
@@ -388,12 +402,14 @@ class Admin:
         validate.queue_or_scope(queue)
         if (yield Read(lambda _: self.core.settings.own(self.tenant, queue))) is None:
             return False
+        old: QueueConfig | None = yield Read(lambda _: self.core.settings.own(self.tenant, queue))
         yield from self._mark(queue)
-        gone: bool = yield port.DeleteDocument(KIND, self.tenant, queue)
+        delete = port.DeleteDocument(KIND, self.tenant, queue)
+        (gone,) = yield from self.recorded([delete], "queue.reset", queue, old)
         self.core.settings.forget()
         if gone:
             yield from reorder.follow(self.tenant, queue)
-        return gone
+        return bool(gone)
 
     def pause(self, queue: str) -> Steps[None]:
         """Stop delivery until `resume`. Publishing still works."""
@@ -412,6 +428,7 @@ class Admin:
         yield from self._set_status(queue, "closed")
 
     def _set_status(self, queue: str, status: str) -> Steps[None]:
+        validate.name(queue, "queue")
         yield from self.stats(queue)
         yield from self.put_config(queue, status=status)
 
@@ -432,7 +449,7 @@ def _size(message: Message) -> int:
     return 500 + len(message.body.payload) + len(message.last_error or "") + len(message.result_raw or b"")
 
 
-def _read_cursor(text: str | None, states: list[State]) -> tuple[int, tuple[Any, ...] | None]:
+def _read_cursor(text: str | None, states: Sequence[State]) -> tuple[int, tuple[Any, ...] | None]:
     if text is None:
         return 0, None
     try:
@@ -440,6 +457,6 @@ def _read_cursor(text: str | None, states: list[State]) -> tuple[int, tuple[Any,
         name, inner = _to_cursor(raw)
         if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in inner):
             raise ValueError
-        return states.index(State(name)), inner or None
+        return list(states).index(State(name)), inner or None
     except (TypeError, ValueError, binascii.Error, msgspec.MsgspecError):
         raise InvalidMessage("after is not a cursor of these messages", field="after") from None

@@ -61,7 +61,7 @@ def _publish(tenant: str, document: Document, schedule: StoredSchedule) -> Steps
 
     def prepare(engine: Engine) -> Publish | PublishSet:
         # Read now: the cache may be old, as maintenance may have slept.
-        settings_of = functools.cache(functools.partial(settings.read, engine.document, tenant))
+        settings_of = functools.cache(functools.partial(settings.read_with_policies, engine, tenant))
         return publish.prepare(tenant, schedule.queue, messages, settings_of)
 
     step: Publish | PublishSet = yield Read(prepare)

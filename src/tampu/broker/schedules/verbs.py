@@ -161,7 +161,8 @@ class ScheduleVerbs(Verbs):
             if new == old:
                 return stored.view(self.tenant, name, new)
             try:
-                yield stored.writing(self.tenant, name, new, document.version if document else 0)
+                put = stored.writing(self.tenant, name, new, document.version if document else 0)
+                yield from self.recorded([put], "schedule.put", name, _shown(old), _shown(new))
             except VersionConflict:
                 continue
             return self._stored(name, new)
@@ -201,7 +202,12 @@ class ScheduleVerbs(Verbs):
     def delete_schedule(self, name: str) -> Steps[bool]:
         """Delete a schedule; false if there was none. Messages that it has published stay."""
         validate.name(name, "schedule")
-        return (yield port.DeleteDocument(stored.KIND, self.tenant, name))  # type: ignore[no-any-return]  # typed by the call
+        document: port.Document | None = yield self._read(name)
+        if document is None:
+            return False
+        delete = port.DeleteDocument(stored.KIND, self.tenant, name)
+        (gone,) = yield from self.recorded([delete], "schedule.delete", name, _shown(stored.read(document)))
+        return bool(gone)
 
     def pause_schedule(self, name: str) -> Steps[Schedule]:
         """Fire no ticks until `resume`. The ticks until then are never fired."""
@@ -220,7 +226,8 @@ class ScheduleVerbs(Verbs):
             if new == old:
                 return stored.view(self.tenant, name, old)
             try:
-                yield stored.writing(self.tenant, name, new, document.version)
+                put = stored.writing(self.tenant, name, new, document.version)
+                yield from self.recorded([put], "schedule.pause" if paused else "schedule.resume", name)
             except VersionConflict:
                 continue
             return self._stored(name, new)
@@ -260,6 +267,14 @@ def _changed(old: StoredSchedule | None, terms: Terms, now: int) -> StoredSchedu
         missed=terms.missed,
     )
     return made if terms.paused is None else _paused(made, terms.paused, now)
+
+
+def _shown(schedule: StoredSchedule | None) -> dict[str, Any] | None:
+    """What the audit trail says of a schedule: all but its message."""
+    if schedule is None:
+        return None
+    fields = ("queue", "limit", "jitter_us", "missed", "paused")
+    return {name: getattr(schedule, name) for name in fields} | {"timing": schedule.timing}
 
 
 def _begins_again(old: StoredSchedule | None, limit: int | None) -> bool:

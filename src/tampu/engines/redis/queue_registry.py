@@ -108,6 +108,10 @@ class QueueRegistry:
             yield from self._check_stored([entry])
         return entry if entry is not None and entry.exists else None
 
+    def known(self, tenant: str, queue: str) -> QueueEntry | None:
+        """The queue, if it was registered or found before."""
+        return self._entries.get((tenant, queue))
+
     def register(self, tenant: str, queue: str) -> Operation[QueueEntry]:
         """The queue; registers it if it is new."""
         entry = self._entries.get((tenant, queue))

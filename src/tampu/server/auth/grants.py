@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from tampu.model.decoders import convert
 from tampu.model.errors import Forbidden, InvalidMessage
-from tampu.server.auth.patterns import Pattern
+from tampu.model.patterns import Pattern
 from tampu.wire.bodies import END
 
 Permission = Literal["view", "publish", "consume", "operate", "review", "admin"]

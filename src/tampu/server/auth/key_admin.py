@@ -8,8 +8,10 @@ from datetime import datetime
 import msgspec
 
 from tampu.broker import validate
+from tampu.broker.audit import Recording, current_user
 from tampu.broker.core import Core, Read, Steps
 from tampu.engines.port import Document
+from tampu.model.audit import Actor
 from tampu.model.errors import NotFound, VersionConflict
 from tampu.model.times import moment, moment_or_none
 from tampu.server.auth import keys
@@ -45,12 +47,15 @@ class NewKey(msgspec.Struct):
     key: KeyView
 
 
-class KeyAdmin:
+class KeyAdmin(Recording):
     """The keys of one tenant, or of all (``*``). With ``shared`` also the keys that may act in every tenant."""
 
-    def __init__(self, core: Core, tenant: str, *, shared: bool = False) -> None:
-        self._core = core
-        self._tenant = tenant
+    def __init__(self, core: Core, tenant: str, *, shared: bool = False, actor: Actor | None = None) -> None:
+        self.core = core
+        self.tenant = "default" if tenant == ALL_TENANTS else tenant
+        """Where the records of the audit trail are."""
+        self.actor = current_user() if actor is None else actor
+        self._owner = tenant
         self._shared = shared
 
     def create(
@@ -63,12 +68,12 @@ class KeyAdmin:
         rate: float = 0,
         burst: int = 0,
     ) -> Steps[NewKey]:
-        owner = tenant or self._tenant
+        owner = tenant or self._owner
         if owner != ALL_TENANTS:
             validate.name(owner, "tenant")
         now: int = yield Read(lambda engine: engine.now())
         key, token = keys.mint(owner, name, grants, now, expires_in=expires_in, rate=rate, burst=burst)
-        yield keys.saving(key, 0)
+        yield from self.recorded(keys.saving(key, 0).calls, "key.create", name, None, view(key))
         return NewKey(token, view(key))
 
     def list(self) -> Steps[list[KeyView]]:
@@ -84,15 +89,15 @@ class KeyAdmin:
             now: int = yield Read(lambda engine: engine.now())
             new, token = keys.rotated(key, now, overlap)
             try:
-                yield keys.saving(new, version)
+                yield from self.recorded(keys.saving(new, version).calls, "key.rotate", key.name)
             except VersionConflict:
                 continue
             return NewKey(token, view(new))
         raise VersionConflict("the key keeps changing", hint="try again")
 
     def revoke(self, id: str) -> Steps[None]:
-        yield from self._find(id)
-        yield keys.revoking(id.removeprefix("tampu_"))
+        key, _ = yield from self._find(id)
+        yield from self.recorded(keys.revoking(id.removeprefix("tampu_")).calls, "key.revoke", key.name, view(key))
 
     def _find(self, id: str) -> Steps[tuple[keys.Key, int]]:
         id = id.removeprefix("tampu_")
@@ -103,7 +108,7 @@ class KeyAdmin:
         return key, document.version
 
     def _ours(self, key: keys.Key) -> bool:
-        return self._tenant in (ALL_TENANTS, key.tenant) or (self._shared and key.tenant == ALL_TENANTS)
+        return self._owner in (ALL_TENANTS, key.tenant) or (self._shared and key.tenant == ALL_TENANTS)
 
 
 def view(key: keys.Key, used_us: int | None = None) -> KeyView:

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from tampu.broker.core import Core
+from tampu.model import patterns
+from tampu.model.config import SYSTEM
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition
 from tampu.model.message import State
-from tampu.server.auth import patterns
 from tampu.server.auth.grants import Caller
 from tampu.server.events import positions
 from tampu.server.events.tail import Tail
@@ -42,7 +43,8 @@ class Filter:
     def queue(self, name: str) -> bool:
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = not self._queues or any(p.matches(name) for p in self._queues)
+            named = not self._queues or any(p.matches(name) for p in self._queues)
+            known = self._known[name] = named and not name.startswith(SYSTEM)
         return known
 
     def __call__(self, transition: Transition) -> bool:

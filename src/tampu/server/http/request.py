@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tampu import tracing
 from tampu.broker.core import Steps
 from tampu.broker.store import AllVerbs
+from tampu.model.audit import Actor
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, RateLimited, TampuError, Unauthorized
 from tampu.model.message import JSON
 from tampu.server.auth.grants import Caller
@@ -121,7 +122,13 @@ class HttpRequest:
     def verbs(self) -> AllVerbs:
         """The verbs of the caller's tenant."""
         assert self.caller is not None
-        return self.server.verbs(self.caller.tenant)
+        return self.server.verbs(self.caller.tenant).by(self.actor)
+
+    @property
+    def actor(self) -> Actor:
+        """The caller, as the audit trail names it."""
+        assert self.caller is not None
+        return Actor(self.caller.name, self.id)
 
     async def drive(self, steps: Steps[R]) -> R:
         """Carry out a verb."""

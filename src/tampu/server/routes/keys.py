@@ -43,7 +43,8 @@ CREATE, ROTATE = Form(CreateKey), Form(RotateKey)
 
 async def _key_admin(request: HttpRequest, caller: Caller) -> KeyAdmin:
     caller.need_everywhere("admin")
-    return KeyAdmin(request.server.core, caller.tenant, shared=await request.server.of_all_tenants(caller))
+    shared = await request.server.of_all_tenants(caller)
+    return KeyAdmin(request.server.core, caller.tenant, shared=shared, actor=request.actor)
 
 
 @router.get("", operation_id="list_keys", **doc(Keys))
@@ -64,7 +65,7 @@ async def create_key(request: CurrentRequest, caller: CurrentCaller) -> Response
     if len(body.grants) > 50:
         raise InvalidMessage("a key has at most 50 grants", field="grants")
     made = await request.drive(
-        KeyAdmin(request.server.core, caller.tenant).create(
+        KeyAdmin(request.server.core, caller.tenant, actor=request.actor).create(
             body.name,
             body.grants,
             tenant=ALL_TENANTS if body.all_tenants else None,

@@ -75,11 +75,11 @@ async def get_config(
     return answer(request, await request.drive(request.verbs.get_config(queue, inherited=inherited)))
 
 
-@router.get("/queues/{queue}/config/sources", operation_id="config_sources", **doc(dict[str, str]))
+@router.get("/queues/{queue}/config/sources", operation_id="config_sources", **doc(bodies.ConfigSources))
 async def config_sources(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Where each setting comes from: the queue itself, a scope such as `shop.*`, `*`, or `built in`."""
     _need(caller, "view", queue)
-    return answer(request, await request.drive(request.verbs.config_sources(queue)))
+    return answer(request, bodies.ConfigSources(await request.drive(request.verbs.config_sources(queue))))
 
 
 @router.patch(

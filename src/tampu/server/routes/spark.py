@@ -132,7 +132,7 @@ def _change(owners: Sequence[str], spark_store: SparkStore, body: wire.SparkChan
 
     @functools.cache  # read fresh for each request: a job has many rows
     def settings_of(tenant: str, queue: str) -> settings.Settings:
-        return settings.read(spark_store.store.document, tenant, queue)
+        return settings.read_with_policies(spark_store.store, tenant, queue)
 
     calls: list[port.Call] = []
     counted: list[tuple[int, int]] = []

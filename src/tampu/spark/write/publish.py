@@ -324,7 +324,11 @@ class Publisher:
 
     def settings(self, queue: str) -> Settings:
         if queue not in self._known_settings:
-            self._known_settings[queue] = settings.read(self._store.document, self._job.tenant, queue)
+            store, tenant = self._store, self._job.tenant
+            if store.remote:  # the server runs the publish steps
+                self._known_settings[queue] = settings.read(store.document, tenant, queue)
+            else:
+                self._known_settings[queue] = settings.read_with_policies(store, tenant, queue)
         return self._known_settings[queue]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from tampu.engines.port import DeleteDocument, Document, PutDocument
 from tampu.engines.redis import rows
@@ -29,7 +29,7 @@ def put(context: RunContext, call: PutDocument) -> Operation[int]:
     registry = context.registry
     version = "" if call.version is None else call.version
     entry = None
-    if call.kind == "queue" and not call.name.endswith("*"):
+    if creates_queue(call):
         entry = yield from registry.register(call.tenant, call.name)
     listed = (entry.partition, f"{entry.ids.tail:014x}") if entry else ("", "")
     (reply,) = yield [
@@ -45,6 +45,11 @@ def put(context: RunContext, call: PutDocument) -> Operation[int]:
     return int(reply)
 
 
+def creates_queue(call: object) -> TypeGuard[PutDocument]:
+    """True for settings of a queue; those of several queues, such as ``shop.*``, create none."""
+    return isinstance(call, PutDocument) and call.kind == "queue" and not call.name.endswith("*")
+
+
 def delete(context: RunContext, call: DeleteDocument) -> Operation[bool]:
     (reply,) = yield [
         context.write.script(
@@ -55,7 +60,7 @@ def delete(context: RunContext, call: DeleteDocument) -> Operation[bool]:
 
 
 def change(context: RunContext, calls: Sequence[PutDocument | DeleteDocument]) -> Operation[list[Any]]:
-    """Change several documents, all or none. Not for settings of queues, which also create the queue."""
+    """Change several documents, all or none. Settings of queues create the queue only if it was registered before."""
     (reply,) = yield [change_call(context, calls)]
     answers = ok(reply)
     if answers and answers[0] == -1:
@@ -64,20 +69,24 @@ def change(context: RunContext, calls: Sequence[PutDocument | DeleteDocument]) -
     return replies_of(calls, answers)
 
 
-def items_of(calls: Sequence[PutDocument | DeleteDocument]) -> list[tuple[Any, ...]]:
+def items_of(registry: QueueRegistry, calls: Sequence[PutDocument | DeleteDocument]) -> list[tuple[Any, ...]]:
     """The calls as scripts take them."""
-    return [
-        (_key_ending(call.kind, call.tenant), call.name, "" if call.version is None else call.version, 1)
-        if isinstance(call, PutDocument)
-        else (_key_ending(call.kind, call.tenant), call.name, "", 0)
-        for call in calls
-    ]
+    items: list[tuple[Any, ...]] = []
+    for call in calls:
+        ending = _key_ending(call.kind, call.tenant)
+        if isinstance(call, DeleteDocument):
+            items.append((ending, call.name, "", 0))
+            continue
+        entry = registry.known(call.tenant, call.name) if creates_queue(call) else None
+        listed = () if entry is None else (entry.partition, f"{entry.ids.tail:014x}")
+        items.append((ending, call.name, "" if call.version is None else call.version, 1, *listed))
+    return items
 
 
 def change_call(context: RunContext, calls: Sequence[PutDocument | DeleteDocument]) -> ScriptCall:
     values = [call.value for call in calls if isinstance(call, PutDocument)]
     return context.write.script(
-        "change_documents", context.registry.tags.registry, rows.encode(items_of(calls)), *values
+        "change_documents", context.registry.tags.registry, rows.encode(items_of(context.registry, calls)), *values
     )
 
 

@@ -120,6 +120,8 @@ def _sort(context: RunContext, unit: Together) -> Operation[list[Part]]:
             for i, (entry, name) in enumerate((yield from _find(context, call))):
                 part(entry).named[verb].append((position, i, name, call.ids[i]))
         else:
+            if documents.creates_queue(call):
+                yield from context.registry.register(call.tenant, call.name)
             part(None).documents.append((position, call))
     return list(parts.values())
 
@@ -179,7 +181,7 @@ class _Script:
                 settled = _arguments(settle.settle_call(self._context, part.entry, part.batch))
             names = {verb: rows.encode([name for _, _, name, _ in found]) for verb, found in part.named.items()}
             calls = [call for _, call in part.documents]
-            checked = rows.encode(documents.items_of(calls))
+            checked = rows.encode(documents.items_of(self._context.registry, calls))
             if part.refusable:
                 leases: list[Any] = [*zip(part.batch.seqs, part.batch.leases, strict=True)]
                 leases += [(seq, lease, id) for _, _, (seq, lease, _, id) in part.extends]
@@ -334,6 +336,10 @@ def together(context: RunContext, unit: Together) -> Operation[list[Any]]:
                 f"the unit is accepted, but a part of it waits for its server: {error}",
                 hint="it completes as soon as that server is back; do not send it again",
             ) from error
+    for call in unit.calls:
+        entry = context.registry.known(call.tenant, call.name) if documents.creates_queue(call) else None
+        if entry is not None:
+            entry.exists = True
     return _replies(context, unit, replies)
 
 

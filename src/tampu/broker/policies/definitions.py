@@ -1,0 +1,164 @@
+"""Definitions of policies: documents with a name and a version, put, read, listed and deleted alike for every kind.
+
+A kind is an instance of `Kind`, in the list of `kinds`. The library, the server and the client handle all kinds with
+the code here, so a new kind needs its struct, its `Kind`, and its verbs with their own signatures.
+
+All definitions of a tenant are documents of one kind, so that `tampu.broker.settings` reads them at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from tampu.broker import validate
+from tampu.broker.audit import Recording
+from tampu.broker.core import Read, Steps
+from tampu.engines.port import DeleteDocument, Document, PutDocument
+from tampu.model import patterns
+from tampu.model.decoders import convert, from_json
+from tampu.model.definitions import Definition
+from tampu.model.errors import InvalidConfig, NotFound, PayloadTooLarge, VersionConflict
+
+D = TypeVar("D", bound=Definition)
+DOCUMENT = "definition"
+_OLD = "definition_version"
+"""Kind of the documents with earlier versions, for kinds that keep them."""
+MOST = 1000
+"""Definitions of one kind in a tenant."""
+MOST_BYTES = 64 * 1024
+_TRIES = 20
+
+
+class Kind(Generic[D]):
+    """A kind of definition. Subclasses say what is checked, and what follows from a change."""
+
+    word: str
+    """As in ``schema``: its name in errors, in the audit trail and in the command."""
+    plural: str
+    """As in ``schemas``: its name in paths and in the library."""
+    struct: type[D]
+    keeps_versions = False
+    """True if earlier versions can still be read."""
+
+    def check(self, definition: D) -> D:
+        """The definition as it is stored; raises `InvalidConfig` if it cannot be used."""
+        return definition
+
+    def check_change(self, old: D, new: D) -> None:
+        """Raise if ``new`` must not follow ``old``."""
+
+    def places(self, _definition: D) -> tuple[str, ...]:
+        """Patterns of the queues that it is about: who may view or change it depends on them."""
+        return ("*",)
+
+    # -- for who stores them
+
+    def document_name(self, name: str) -> str:
+        return f"{self.word}:{validate.name(name, self.word)}"
+
+    def made(self, name: str, fields: dict[str, Any]) -> D:
+        """A definition from what users pass, checked."""
+        try:
+            made = convert({**fields, "name": validate.name(name, self.word), "version": 0}, self.struct)
+        except msgspec.ValidationError as error:
+            text = str(error)
+            field = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else None
+            raise InvalidConfig(f"{self.word} {name}: {text}", field=field) from None
+        if len(msgspec.json.encode(made)) > MOST_BYTES:
+            raise PayloadTooLarge(f"a {self.word} has at most {MOST_BYTES} bytes", field=self.word)
+        return self.check(made)
+
+    def read(self, document: Document) -> D:
+        return from_json(self.struct).decode(document.value)
+
+
+def texts(value: str | list[str] | tuple[str, ...] | None, field: str) -> tuple[str, ...]:
+    """Patterns as users pass them: one, or several."""
+    given = (value,) if isinstance(value, str) else tuple(value or ())
+    for one in given:
+        if not isinstance(one, str) or not one:
+            raise InvalidConfig(f"{field} must be a pattern or a list of patterns", field=field)
+        patterns.parse(one, field)
+    return given
+
+
+class DefinitionVerbs(Recording):
+    """Put, get, list and delete, for every kind."""
+
+    def put_definition(self, kind: Kind[D], definition: D) -> Steps[D]:
+        """Store a definition; the same again changes nothing. Returns it with its version."""
+        name = kind.document_name(definition.name)
+        for _ in range(_TRIES):
+            document: Document | None = yield Read(lambda e: e.document(DOCUMENT, self.tenant, name))
+            old = None if document is None else kind.read(document)
+            version = (yield from self._newest(kind, name)) if old is None else old.version
+            new = msgspec.structs.replace(definition, version=version + 1)
+            if old is None:
+                yield from self._check_room(kind)
+            elif msgspec.structs.replace(new, version=old.version) == old:
+                return old
+            else:
+                kind.check_change(old, new)
+            calls = [PutDocument(DOCUMENT, self.tenant, name, _stored(new), document.version if document else 0)]
+            if kind.keeps_versions and old is not None:
+                calls.append(PutDocument(_OLD, self.tenant, f"{name}@{old.version}", _stored(old)))
+            try:
+                yield from self.recorded(calls, f"{kind.word}.put", definition.name, old, new)
+            except VersionConflict:
+                continue
+            self.core.settings.forget()
+            return new
+        raise VersionConflict(f"{kind.word} {definition.name} keeps changing", hint="try again")
+
+    def _newest(self, kind: Kind[D], name: str) -> Steps[int]:
+        """The last version of a definition that was deleted; 0 if there was none."""
+        if not kind.keeps_versions:
+            return 0
+        there: list[Document] = yield Read(lambda e: e.documents(_OLD, self.tenant, f"{name}@"))
+        return max((int(document.name.rpartition("@")[2]) for document in there), default=0)
+
+    def _check_room(self, kind: Kind[D]) -> Steps[None]:
+        there: list[Document] = yield Read(lambda e: e.documents(DOCUMENT, self.tenant, f"{kind.word}:"))
+        if len(there) >= MOST:
+            raise InvalidConfig(
+                f"there are {MOST} {kind.plural} already", field="name", hint="delete those that are not used"
+            )
+
+    def get_definition(self, kind: Kind[D], name: str, version: int | None = None) -> Steps[D]:
+        """A definition as it is now, or an earlier version of it."""
+        wanted = kind.document_name(name)
+        document: Document | None = yield Read(lambda e: e.document(DOCUMENT, self.tenant, wanted))
+        found = None if document is None else kind.read(document)
+        if version is not None and (found is None or found.version != version):
+            validate.whole(version, "version", 1, 1 << 53)
+            document = yield Read(lambda e: e.document(_OLD, self.tenant, f"{wanted}@{version}"))
+            found = None if document is None else kind.read(document)
+        if found is None:
+            which = name if version is None else f"{name} of version {version}"
+            raise NotFound(f"no {kind.word} {which}", field="name", hint=f"see tampu {kind.word} list")
+        return found
+
+    def list_definitions(self, kind: Kind[D]) -> Steps[list[D]]:
+        """All definitions of a kind, by name."""
+        found: list[Document] = yield Read(lambda e: e.documents(DOCUMENT, self.tenant, f"{kind.word}:"))
+        return sorted((kind.read(document) for document in found), key=lambda one: one.name)
+
+    def delete_definition(self, kind: Kind[D], name: str) -> Steps[bool]:
+        """Delete a definition; false if there was none. Earlier versions stay readable where they are kept."""
+        wanted = kind.document_name(name)
+        document: Document | None = yield Read(lambda e: e.document(DOCUMENT, self.tenant, wanted))
+        if document is None:
+            return False
+        old = kind.read(document)
+        calls: list[Any] = [DeleteDocument(DOCUMENT, self.tenant, wanted)]
+        if kind.keeps_versions:
+            calls.append(PutDocument(_OLD, self.tenant, f"{wanted}@{old.version}", _stored(old)))
+        gone, *_ = yield from self.recorded(calls, f"{kind.word}.delete", name, old)
+        self.core.settings.forget()
+        return bool(gone)
+
+
+def _stored(definition: Definition) -> bytes:
+    return msgspec.json.encode(definition)

@@ -1,0 +1,14 @@
+"""All kinds of definitions. A new kind is a line here; the server and the client then handle it like the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tampu.broker.policies.definitions import Kind
+from tampu.broker.policies.schemas.verbs import SCHEMAS, SchemaVerbs
+
+KINDS: tuple[Kind[Any], ...] = (SCHEMAS,)
+
+
+class PolicyVerbs(SchemaVerbs):
+    """The verbs of all policies."""

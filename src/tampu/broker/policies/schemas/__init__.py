@@ -1,0 +1,1 @@
+"""Schemas: JSON Schema for payloads, by queue and type."""

@@ -1,0 +1,8 @@
+"""The publish steps of tampu's own policies, in the order they run. `tampu.broker.publish` imports this."""
+
+from __future__ import annotations
+
+from tampu.broker.policies.schemas.step import SchemaStep
+from tampu.broker.publish_steps import STEPS
+
+STEPS.extend([SchemaStep()])

@@ -1,0 +1,46 @@
+"""`tampu schema`: put, list, show and delete JSON Schemas."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+import tampu
+from tampu.cli.app import command, group, option
+from tampu.cli.definitions import add_commands, read_document
+from tampu.cli.session import Session
+
+_PANEL = "Policies"
+schema = group("schema", _PANEL, "JSON Schemas that payloads must match")
+
+
+@command("put", _PANEL, of=schema)
+def put(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the schema")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The JSON Schema; - is standard input")],
+    queue: Annotated[
+        list[str] | None, option("--queue", "Pattern of queues; again for more", metavar="PATTERN")
+    ] = None,
+    type: Annotated[list[str] | None, option("--type", "Pattern of types; again for more", metavar="PATTERN")] = None,
+    compatibility: Annotated[
+        str, option("--compatibility", "What a change must be: none, backward, forward or full")
+    ] = "none",
+) -> None:
+    """Create a schema, or make a new version of it."""
+    document = read_document(file, "schema")
+
+    def act(store: tampu.Store) -> tampu.Schema:
+        return store.schemas.put(name, document, queues=queue, types=type, compatibility=compatibility)  # type: ignore[arg-type]  # checked there
+
+    with session.open_or_create(act) as store:
+        made = act(store)
+    session.out.answer(msgspec.to_builtins(made), f"{made.name} is version {made.version}", "green")
+
+
+add_commands(
+    schema, _PANEL, "schema", "schemas", ["queues", "types", "compatibility"],
+    lambda one: [", ".join(one.queues) or "*", ", ".join(one.types) or "*", one.compatibility],
+)  # fmt: skip

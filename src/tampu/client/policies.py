@@ -1,0 +1,70 @@
+"""Definitions of policies, and the audit trail, over HTTP: one request each, alike for every kind."""
+
+from __future__ import annotations
+
+import functools
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from tampu.broker.audit_verbs import AuditVerbs
+from tampu.broker.core import Steps
+from tampu.broker.policies.definitions import Kind
+from tampu.broker.policies.kinds import PolicyVerbs
+from tampu.client.request import call, quoted, reader
+from tampu.model.audit import AuditPage
+from tampu.model.definitions import Definition
+from tampu.wire import bodies
+from tampu.wire.definitions import AuditView, list_of
+
+D = TypeVar("D", bound=Definition)
+_READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
+_READ_AUDIT = reader(AuditView, lambda reply: AuditPage(reply.records, reply.cursor))
+
+
+@functools.cache
+def _readers(kind: Kind[Any]) -> tuple[Any, Any]:
+    """For one definition, and for a list."""
+    return reader(kind.struct), reader(list_of(kind.struct, kind.plural), lambda reply: getattr(reply, kind.plural))
+
+
+def _path(kind: Kind[Any], name: str) -> str:
+    kind.document_name(name)
+    return f"/v1/{kind.plural}/{quoted(name)}"
+
+
+class RemotePolicyVerbs(AuditVerbs, PolicyVerbs):
+    def put_definition(self, kind: Kind[D], definition: D) -> Steps[D]:
+        body = {k: v for k, v in msgspec.structs.asdict(definition).items() if k not in ("name", "version")}
+        made: D = yield from call("PUT", _path(kind, definition.name), _readers(kind)[0], body)
+        return made
+
+    def get_definition(self, kind: Kind[D], name: str, version: int | None = None) -> Steps[D]:
+        found: D = yield from call("GET", _path(kind, name), _readers(kind)[0], query=[("version", version)])
+        return found
+
+    def list_definitions(self, kind: Kind[D]) -> Steps[list[D]]:
+        found: list[D] = yield from call("GET", f"/v1/{kind.plural}", _readers(kind)[1])
+        return found
+
+    def delete_definition(self, kind: Kind[D], name: str) -> Steps[bool]:
+        return (yield from call("DELETE", _path(kind, name), _READ_DELETED, repeat=False))
+
+    def audit(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Steps[AuditPage]:
+        query = [
+            ("actor", actor), ("action", action), ("target", target), ("after", after), ("limit", limit),
+            ("since", None if since is None else since.isoformat()),
+            ("until", None if until is None else until.isoformat()),
+        ]  # fmt: skip
+        return (yield from call("GET", "/v1/audit", _READ_AUDIT, query=query))

@@ -1,0 +1,34 @@
+"""Definitions of policies on the wire: their bodies are made from their structs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tampu.model.audit import AuditRecord
+from tampu.model.definitions import Definition
+from tampu.wire.bodies import RequestBody
+
+
+def body_of(struct: type[Definition]) -> Any:
+    """The struct of a PUT: the definition without its name, which is in the path, and its version."""
+    fields: list[Any] = []
+    for field in msgspec.structs.fields(struct):
+        if field.name in ("name", "version"):
+            continue
+        if field.required:
+            fields.append((field.name, field.type))
+        else:
+            fields.append((field.name, field.type, field.default))
+    return msgspec.defstruct(f"{struct.__name__}Body", fields, bases=(RequestBody,), kw_only=True)
+
+
+def list_of(struct: type[Definition], plural: str) -> Any:
+    """The struct of a list of definitions."""
+    return msgspec.defstruct(f"{struct.__name__}List", [(plural, list[struct])])  # type: ignore[valid-type]  # a variable
+
+
+class AuditView(msgspec.Struct, frozen=True):
+    records: list[AuditRecord]
+    cursor: str | None = None
