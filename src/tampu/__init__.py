@@ -7,7 +7,7 @@ from tampu.broker.atomic import Document, Reply, Unit
 from tampu.broker.store import Store
 from tampu.model.audit import AuditPage, AuditRecord
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
-from tampu.model.definitions import Schema
+from tampu.model.definitions import Rule, RuleTest, Schema
 from tampu.model.errors import (
     DamagedFile,
     Forbidden,
@@ -82,6 +82,8 @@ __all__ = [
     "Replayed",
     "Reply",
     "Retry",
+    "Rule",
+    "RuleTest",
     "Runner",
     "RunnerOptions",
     "Schedule",

@@ -71,6 +71,16 @@ class AsyncSchemas(Part):
     delete = awaitable(AllVerbs.delete_schema)
 
 
+class AsyncRules(Part):
+    """What happens to messages for which an expression is true, by name."""
+
+    put = awaitable(AllVerbs.put_rule)
+    get = awaitable(AllVerbs.get_rule)
+    list = awaitable(AllVerbs.list_rules)
+    delete = awaitable(AllVerbs.delete_rule)
+    test = awaitable(AllVerbs.test_rule)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -121,6 +131,10 @@ class AsyncStore:
     @property
     def schemas(self) -> AsyncSchemas:
         return AsyncSchemas(self._verbs, self._drive)
+
+    @property
+    def rules(self) -> AsyncRules:
+        return AsyncRules(self._verbs, self._drive)
 
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)

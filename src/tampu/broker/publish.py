@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -133,7 +133,7 @@ class PublishVerbs:
         step = prepare(
             self.tenant, queue, news, self._settings, batch_id=batch_id, keeps_batch_ids=keeps_batch_ids,
             one_request=one_request, remember_us=remember_us,
-            copies_by_id="atomic:eventual" in self.core.engine.capabilities,
+            copies_by_id="atomic:eventual" in self.core.engine.capabilities, now=self.core.engine.now,
         )  # fmt: skip
         if type(step) is Publish and not step.simple:  # a message with a priority is never simple
             ordering = self._settings(queue).ordering
@@ -217,6 +217,7 @@ def prepare(
     one_request: bool = False,
     remember_us: int = 0,
     copies_by_id: bool = False,
+    now: Callable[[], int] | None = None,
 ) -> Publish | PublishSet:
     """The step that stores these messages or payloads; its reply is a list with one `Message` for each.
 
@@ -235,7 +236,9 @@ def prepare(
         items, simple, batch_id = load.named(items, f"{tenant}/{queue}/{batch_id}"), False, None
     if steps:
         messages = [_checked(to_new(new), item) for new, item in zip(news, items, strict=True)]
-        return _through_steps(tenant, queue, messages, items, settings_of, remember_us, copies_by_id=copies_by_id)
+        return _through_steps(
+            tenant, queue, messages, items, settings_of, remember_us, simple, copies_by_id=copies_by_id, now=now
+        )
     return publish_call(tenant, queue, settings, items, simple, remember_us, batch_id)
 
 
@@ -246,7 +249,8 @@ def prepare_items(
     settings = settings_of(queue)
     validate.check_open(queue, settings)
     messages = [_unpacked(item, settings) for item in items]
-    return _through_steps(tenant, queue, messages, items, settings_of, remember_us)
+    made = _through_steps(tenant, queue, messages, items, settings_of, remember_us)
+    return made if isinstance(made, PublishSet) else PublishSet([made], [], [(0, at) for at in range(len(items))])
 
 
 def _of_batch(digest: bytes, count: int) -> bytes:
@@ -288,16 +292,23 @@ def _through_steps(
     items: Sequence[Item],
     settings_of: SettingsOf,
     remember_us: int,
+    simple: bool = False,
     *,
     copies_by_id: bool = False,
-) -> PublishSet:
+    now: Callable[[], int] | None = None,
+) -> Publish | PublishSet:
     alone = len(items) == 1
     drafts = [
         Draft(queue, message, item, None if alone else at)
         for at, (message, item) in enumerate(zip(messages, items, strict=True))
     ]
-    batch = Batch(tenant, drafts, settings_of, copies_by_id=copies_by_id)
+    batch = Batch(tenant, drafts, settings_of, copies_by_id=copies_by_id, now=now)
     batch.run()
+    if not batch.copies and all(
+        draft.message is message and draft.queue == queue and draft.ends is None
+        for draft, message in zip(drafts, messages, strict=True)
+    ):
+        return publish_call(tenant, queue, settings_of(queue), items, simple, remember_us)
     by_queue: dict[str, list[Item]] = {}
     order: list[tuple[str, int]] = []
     for draft, message in zip(drafts, messages, strict=True):

@@ -18,6 +18,7 @@ A step runs in the thread or task of the caller. It may read; it must not write,
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -105,6 +106,10 @@ class Draft:
         """Store the message as dead, for this reason: it is never delivered, unless somebody replays it."""
         self.ends = Ending(State.DEAD, reason, error)
 
+    def end_cancelled(self, reason: str) -> None:
+        """Store the message as cancelled: it is never delivered, and kept as others that have ended."""
+        self.ends = Ending(State.CANCELLED, reason)
+
     def refuse(self, why: str, *, field: str, hint: str | None = None) -> NoReturn:
         """Refuse the batch because of this message. ``field`` may be a path such as ``payload.lines[2].price``."""
         path = field if self.position is None else f"messages[{self.position}].{field}"
@@ -115,7 +120,13 @@ class Batch:
     """The messages of one publish call."""
 
     def __init__(
-        self, tenant: str, drafts: list[Draft], settings_of: SettingsOf, *, copies_by_id: bool = False
+        self,
+        tenant: str,
+        drafts: list[Draft],
+        settings_of: SettingsOf,
+        *,
+        copies_by_id: bool = False,
+        now: Callable[[], int] | None = None,
     ) -> None:
         self.tenant = tenant
         self._copies_by_id = copies_by_id
@@ -124,6 +135,8 @@ class Batch:
         """One per published message, in order."""
         self.copies: list[Draft] = []
         self.settings_of = settings_of
+        self.now = now or (lambda: time.time_ns() // 1000)
+        """The time by the clock of the engine, if that is known here."""
 
     def run(self) -> None:
         """Apply the steps one after the other. Later steps see the messages that a step routes or adds."""

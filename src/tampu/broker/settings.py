@@ -13,7 +13,7 @@ from tampu.engines.groups import ANY, ORDERED, GroupRate, group_rate
 from tampu.engines.port import Document, Engine, QueueClaim
 from tampu.model.config import BUILT_IN, SYSTEM, Backoff, QueueConfig, inherit, parents, read_config
 from tampu.model.decoders import from_json
-from tampu.model.definitions import Definition, Schema
+from tampu.model.definitions import Definition, Rule, Schema
 from tampu.model.times import SECOND
 
 KIND = "queue"
@@ -23,7 +23,10 @@ _CHECK_SECONDS = 0.1
 _MOST = 10_000
 Read = Callable[[str, str, str], Document | None]
 """Reads a document by kind, tenant and name."""
-_OF_PUBLISH: dict[str, Callable[[bytes], Definition]] = {"schema": from_json(Schema).decode}
+_OF_PUBLISH: dict[str, Callable[[bytes], Definition]] = {
+    "schema": from_json(Schema).decode,
+    "rule": from_json(Rule).decode,
+}
 """Definitions that publish steps use, by the beginning of their document's name."""
 
 
@@ -63,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True):
     max_payload: int
     schemas: tuple[Schema, ...] = ()
     """Those that messages of this queue may have to match, by their type."""
+    rules: tuple[Rule, ...] = ()
+    """Those with the trigger ``published`` that are for this queue, in the order in which they run."""
     policies: bool = False
     """True if publish steps have something to do in this queue."""
     simple: bool = False
@@ -144,7 +149,9 @@ def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settin
     if not found or queue.startswith(SYSTEM):
         return settings
     schemas = tuple(one for one in found if isinstance(one, Schema) and one.applies_to(queue))
-    return msgspec.structs.replace(settings, schemas=schemas, policies=bool(schemas))
+    rules = [one for one in found if isinstance(one, Rule) and one.trigger == "published" and one.applies_to(queue)]
+    rules.sort(key=lambda rule: (rule.order, rule.name))
+    return msgspec.structs.replace(settings, schemas=schemas, rules=tuple(rules), policies=bool(schemas or rules))
 
 
 class SettingsCache:

@@ -90,6 +90,16 @@ class Schemas(Part):
     delete = blocking(AllVerbs.delete_schema)
 
 
+class Rules(Part):
+    """What happens to messages for which an expression is true, by name."""
+
+    put = blocking(AllVerbs.put_rule)
+    get = blocking(AllVerbs.get_rule)
+    list = blocking(AllVerbs.list_rules)
+    delete = blocking(AllVerbs.delete_rule)
+    test = blocking(AllVerbs.test_rule)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -109,6 +119,7 @@ class Store:
         self.schedules = Schedules(self._verbs, self._drive)
         self.followers = Followers(self._verbs, self._drive)
         self.schemas = Schemas(self._verbs, self._drive)
+        self.rules = Rules(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

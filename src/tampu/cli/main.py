@@ -24,6 +24,7 @@ for _name in (
     "commands.manage.followers",
     "commands.manage.copy",
     "commands.manage.schemas",
+    "commands.manage.rules",
     "lake.pipeline",
     "lake.query",
     "commands.serve.server",

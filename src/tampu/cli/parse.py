@@ -11,23 +11,12 @@ import msgspec
 
 import tampu
 from tampu.model.config import DURATIONS
+from tampu.model.times import seconds_of
 
-_NUMBER = re.compile(r"-?\d+(\.\d+)?\Z")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _BYTE = re.compile(r"\(byte (\d+)\)")
-_DURATION_HINT = "seconds, or with units: 30s, 500ms, 5m, 1h30m, 2d"
 
 
-def duration(text: str, field: str, error: type[tampu.TampuError] = tampu.InvalidMessage) -> float:
-    """Seconds, from ``90``, ``1.5``, ``30s`` or ``1h30m``."""
-    text = text.strip().lower()
-    if _NUMBER.match(text):
-        return float(text)
-    parts = _PART.findall(text)
-    if not parts or "".join(n + unit for n, unit in parts) != text:
-        raise error(f"{field} {text!r:.60} is not a duration", field=field, hint=_DURATION_HINT)
-    return float(sum(float(n) * _SECONDS[unit] for n, unit in parts))
+duration = seconds_of
 
 
 def optional_duration(text: str | None, field: str) -> float | None:

@@ -12,14 +12,16 @@ from tampu.broker.audit_verbs import AuditVerbs
 from tampu.broker.core import Steps
 from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.kinds import PolicyVerbs
+from tampu.broker.policies.rules.verbs import RULES
 from tampu.client.request import call, quoted, reader
 from tampu.model.audit import AuditPage
-from tampu.model.definitions import Definition
+from tampu.model.definitions import Definition, RuleTest
 from tampu.wire import bodies
-from tampu.wire.definitions import AuditView, list_of
+from tampu.wire.definitions import AuditView, RuleTestBody, list_of
 
 D = TypeVar("D", bound=Definition)
 _READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
+_READ_TEST = reader(RuleTest)
 _READ_AUDIT = reader(AuditView, lambda reply: AuditPage(reply.records, reply.cursor))
 
 
@@ -36,7 +38,7 @@ def _path(kind: Kind[Any], name: str) -> str:
 
 class RemotePolicyVerbs(AuditVerbs, PolicyVerbs):
     def put_definition(self, kind: Kind[D], definition: D) -> Steps[D]:
-        body = {k: v for k, v in msgspec.structs.asdict(definition).items() if k not in ("name", "version")}
+        body = {k: v for k, v in msgspec.to_builtins(definition).items() if k not in ("name", "version")}
         made: D = yield from call("PUT", _path(kind, definition.name), _readers(kind)[0], body)
         return made
 
@@ -50,6 +52,21 @@ class RemotePolicyVerbs(AuditVerbs, PolicyVerbs):
 
     def delete_definition(self, kind: Kind[D], name: str) -> Steps[bool]:
         return (yield from call("DELETE", _path(kind, name), _READ_DELETED, repeat=False))
+
+    def test_rule(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        type: str | None = None,
+        labels: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+        priority: int = 0,
+    ) -> Steps[RuleTest]:
+        body = RuleTestBody(payload, id, queue, type, labels, headers, priority)
+        return (yield from call("POST", f"{_path(RULES, name)}/test", _READ_TEST, body, repeat=True))
 
     def audit(
         self,

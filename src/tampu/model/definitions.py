@@ -38,3 +38,84 @@ class Schema(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 def matches(texts: tuple[str, ...], name: str) -> bool:
     """True if one of the patterns matches the name, or there is none."""
     return not texts or any(Pattern(text).matches(name) for text in texts)
+
+
+Trigger = Literal["published", "completed", "failed", "dead", "expired"]
+
+
+class Changes(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the action ``set`` changes. Labels and headers are added to those of the message."""
+
+    labels: dict[str, str] | None = None
+    headers: dict[str, str] | None = None
+    priority: int | None = None
+    delay: float | str | None = None
+    """Seconds from the publish, or such as ``5m``."""
+    deadline: float | str | None = None
+    """Seconds from the publish, or such as ``4h``."""
+
+
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A new message, for the action ``publish``."""
+
+    queue: str
+    payload: Any = None
+    expression: str | None = None
+    """The payload as a CEL expression over ``message``, in place of ``payload``."""
+    type: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class Escalation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    priority: int = 9
+    notify: str | None = None
+    """A queue that gets a message about it."""
+
+
+class Action(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One thing that a rule does. Exactly one field is set."""
+
+    route: str | None = None
+    """Put the message into this queue instead."""
+    copy: str | None = None
+    """Put a copy into this queue."""
+    set: Changes | None = None
+    transform: str | None = None
+    """A CEL expression over ``message``: its value is the new payload."""
+    escalate: Escalation | None = None
+    archive: bool = False
+    """End the message without delivery; it is kept as others that have ended."""
+    publish: Reply | None = None
+
+
+class Rule(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What happens to a message for which an expression is true."""
+
+    when: str = "true"
+    """A CEL expression over ``message``."""
+    actions: tuple[Action, ...]
+    trigger: Trigger = "published"
+    queues: tuple[str, ...] = ()
+    """Patterns of queue names; empty: all queues."""
+    types: tuple[str, ...] = ()
+    """Patterns of message types; empty: all types."""
+    order: int = 0
+    """Rules run by their order, then by name. The first that matches is the last, unless it has ``go_on``."""
+    go_on: bool = msgspec.field(default=False, name="continue")
+    """Rules after this one are tried too."""
+    paused: bool = False
+
+    def applies_to(self, queue: str) -> bool:
+        return not self.paused and matches(self.queues, queue)
+
+
+class RuleTest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rule would do to a message."""
+
+    rule: str
+    matched: bool
+    why: str
+    """The expression with the values that it used, or why the rule is not for this message."""
+    would: list[str] = []
+    """What would happen, in words."""
+    error: str | None = None

@@ -15,6 +15,8 @@ UNRECOVERABLE = "unrecoverable"
 DECODE_FAILED = "decode_failed"
 RESULT_INVALID = "result_invalid"
 UNKNOWN_TASK = "unknown_task"
+# Set by policies.
+ROUTING_LOOP = "routing_loop"
 # Conventional, for your own rejects.
 SCHEMA_INVALID = "schema_invalid"
 OVERSIZE = "oversize"
@@ -22,7 +24,7 @@ OVERSIZE = "oversize"
 DEAD_LETTER_REASONS = frozenset(
     {
         RETRIES_EXHAUSTED, LEASE_EXPIRED, DEADLINE_PASSED, UNRECOVERABLE, DECODE_FAILED, RESULT_INVALID, UNKNOWN_TASK,
-        SCHEMA_INVALID, OVERSIZE,
+        ROUTING_LOOP, SCHEMA_INVALID, OVERSIZE,
     }
 )  # fmt: skip
 OTHER = "other"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -19,6 +20,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LONGEST = 100 * 366 * 86_400 * SECOND
 LATEST = 7_258_118_400 * SECOND  # the year 2200
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?\Z")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_HINT = "seconds, or with units: 30s, 500ms, 5m, 1h30m, 2d"
 
 CHANCE = random.SystemRandom()
 """Random numbers of tampu. The functions of the module `random` belong to the user's program: after `random.seed` all
@@ -55,6 +61,17 @@ def duration(value: Duration, field: str, *, zero: bool = True, error: type[Tamp
     if micros > _LONGEST:
         raise error(f"{field} is longer than a hundred years", field=field)
     return micros
+
+
+def seconds_of(text: str, field: str, error: type[TampuError] = InvalidMessage) -> float:
+    """Seconds, from ``90``, ``1.5``, ``30s`` or ``1h30m``."""
+    text = text.strip().lower()
+    if _NUMBER.match(text):
+        return float(text)
+    parts = _PART.findall(text)
+    if not parts or "".join(n + unit for n, unit in parts) != text:
+        raise error(f"{field} {text!r:.60} is not a duration", field=field, hint=_HINT)
+    return float(sum(float(n) * _SECONDS[unit] for n, unit in parts))
 
 
 def instant(value: datetime, field: str) -> int:

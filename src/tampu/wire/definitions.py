@@ -17,10 +17,8 @@ def body_of(struct: type[Definition]) -> Any:
     for field in msgspec.structs.fields(struct):
         if field.name in ("name", "version"):
             continue
-        if field.required:
-            fields.append((field.name, field.type))
-        else:
-            fields.append((field.name, field.type, field.default))
+        default = {} if field.required else {"default": field.default}
+        fields.append((field.name, field.type, msgspec.field(name=field.encode_name, **default)))
     return msgspec.defstruct(f"{struct.__name__}Body", fields, bases=(RequestBody,), kw_only=True)
 
 
@@ -32,3 +30,15 @@ def list_of(struct: type[Definition], plural: str) -> Any:
 class AuditView(msgspec.Struct, frozen=True):
     records: list[AuditRecord]
     cursor: str | None = None
+
+
+class RuleTestBody(RequestBody):
+    """A message to test a rule on: one that exists, or one that might be published."""
+
+    payload: Any = None
+    id: str | None = None
+    queue: str | None = None
+    type: str | None = None
+    labels: dict[str, str] | None = None
+    headers: dict[str, str] | None = None
+    priority: int = 0

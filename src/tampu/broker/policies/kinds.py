@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tampu.broker.policies.definitions import Kind
+from tampu.broker.policies.rules.verbs import RULES, RuleVerbs
 from tampu.broker.policies.schemas.verbs import SCHEMAS, SchemaVerbs
 
-KINDS: tuple[Kind[Any], ...] = (SCHEMAS,)
+KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES)
 
 
-class PolicyVerbs(SchemaVerbs):
+class PolicyVerbs(SchemaVerbs, RuleVerbs):
     """The verbs of all policies."""

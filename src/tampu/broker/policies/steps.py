@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from tampu.broker.policies.rules.step import RuleStep
 from tampu.broker.policies.schemas.step import SchemaStep
 from tampu.broker.publish_steps import STEPS
 
-STEPS.extend([SchemaStep()])
+STEPS.extend([SchemaStep(), RuleStep()])

@@ -12,19 +12,23 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Path, Query, Response
 
+from tampu.broker import validate
 from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.kinds import KINDS
+from tampu.broker.policies.rules.verbs import RULES
 from tampu.model.audit import AuditPage
+from tampu.model.definitions import RuleTest
 from tampu.model.errors import NotFound
 from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
 from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.wire import bodies
-from tampu.wire.definitions import AuditView, body_of, list_of
+from tampu.wire.definitions import AuditView, RuleTestBody, body_of, list_of
 from tampu.wire.media import Form
 
 router = APIRouter(prefix="/v1")
+_TEST_RULE = Form(RuleTestBody, has_any=True)
 Name = Annotated[str, Path(description="Its name")]
 
 
@@ -79,7 +83,7 @@ def _add_routes(kind: Kind[Any]) -> None:
     async def put_one(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
         caller.need_somewhere("operate")
         given = await request.read(form)
-        definition = kind.made(name, msgspec.structs.asdict(given))
+        definition = kind.made(name, msgspec.to_builtins(given))
         for place in kind.places(definition):
             caller.need_pattern("operate", place)
         with contextlib.suppress(NotFound):  # a new one
@@ -106,6 +110,24 @@ def _add_routes(kind: Kind[Any]) -> None:
 
 for _kind in KINDS:
     _add_routes(_kind)
+
+
+@router.post("/rules/{name}/test", operation_id="test_rule", tags=["rules"], **doc(RuleTest, RuleTestBody, more=(404,)))
+async def test_rule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """What a rule would do to a message, and why. Nothing is changed."""
+    rule = await _find(request, caller, RULES, name, "view")
+    body: RuleTestBody = await request.read(_TEST_RULE)
+    if body.id is not None:
+        message = await request.drive(request.verbs.get(body.id))
+        if not caller.may("view", message.queue):
+            raise NotFound(f"no message {body.id}", field="id")
+    steps = request.verbs.test_rule(
+        rule.name, body.payload, id=body.id, queue=body.queue, type=body.type, labels=body.labels,
+        headers=body.headers, priority=body.priority,
+    )  # fmt: skip
+    if body.queue is not None:
+        await request.server.load_settings(caller.tenant, validate.name(body.queue, "queue"))
+    return answer(request, await request.drive(steps))
 
 
 @router.get("/audit", operation_id="audit", tags=["audit"], **doc(AuditView))

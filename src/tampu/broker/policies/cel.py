@@ -1,0 +1,114 @@
+"""Expressions: CEL, compiled once and bounded before they run.
+
+An evaluation cannot be stopped, so what may take long is refused when the expression is put: long texts, deep nesting,
+and loops inside of loops. A loop (`all`, `exists`, `exists_one`, `filter`, `map`) runs over a payload of at most 64 KB,
+or over a literal list, so its time is bounded too. Regular expressions take linear time.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from tampu.model.errors import InvalidConfig
+
+MOST_CHARACTERS = 1000
+MOST_PAYLOAD = 64 * 1024
+"""Bytes of a payload that expressions can see."""
+_MOST_DEPTH = 24
+_MOST_LOOPS = 3
+_TOKEN = re.compile(r"""(?:[rR]?"(?:\\.|[^"\\])*"|[rR]?'(?:\\.|[^'\\])*')|[A-Za-z_]\w*|[()\[\]{}]""")
+_LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_PATH = re.compile(r"message(?:\.[A-Za-z_]\w*)+")
+_FAILURES = (ValueError, TypeError, KeyError, RuntimeError, ArithmeticError, OverflowError, RecursionError)
+
+
+class Failed(Exception):
+    """An expression has no value for this message, such as one that uses a field which the payload does not have."""
+
+
+class Expression:
+    def __init__(self, source: str, program: Any) -> None:
+        self.source = source
+        self._program = program
+
+    def value(self, context: Any) -> Any:
+        """Its value in a context made by `context`. Raises `Failed`."""
+        try:
+            return self._program.execute(context)
+        except _FAILURES as error:
+            raise Failed(f"{type(error).__name__}: {error}"[:300]) from None
+
+    def is_true(self, context: Any) -> bool:
+        found = self.value(context)
+        if not isinstance(found, bool):
+            raise Failed(f"the expression must be true or false, not {type(found).__name__}")
+        return found
+
+    def explained(self, context: Any) -> str:
+        """The expression, with the values that it used."""
+        shown = []
+        for path in dict.fromkeys(_PATH.findall(self.source)):
+            try:
+                shown.append(f"{path} = {_compiled(path).value(context)!r:.80}")
+            except (Failed, InvalidConfig):
+                shown.append(f"{path} is not there")
+        return self.source + (f" ({', '.join(shown)})" if shown else "")
+
+
+def context(message: dict[str, Any]) -> Any:
+    """A message as expressions see it. Many expressions can use one context."""
+    try:
+        return _module().Context(variables={"message": message})
+    except _FAILURES as error:
+        raise Failed(f"expressions cannot read this message: {error}"[:300]) from None
+
+
+def expression(source: Any, field: str) -> Expression:
+    """Compile an expression of a user; raises `InvalidConfig`."""
+    if not isinstance(source, str) or not 0 < len(source) <= MOST_CHARACTERS:
+        raise InvalidConfig(f"{field} must be an expression of 1 to {MOST_CHARACTERS} characters", field=field)
+    why = _too_much(source)
+    if why is not None:
+        raise InvalidConfig(f"{field}: {why}", field=field, hint="use a simpler expression, or several rules")
+    try:
+        return _compiled(source)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{field}: {error.args[0]}", field=field) from None
+
+
+@functools.lru_cache(4096)
+def _compiled(source: str) -> Expression:
+    try:
+        return Expression(source, _module().compile(source))
+    except _FAILURES as error:
+        text = " ".join(str(error).split())
+        raise InvalidConfig(f"not a CEL expression: {text:.300}") from None
+
+
+def _too_much(source: str) -> str | None:
+    """Why an expression may take too long; None if it cannot."""
+    open_at: list[bool] = []
+    loops, last = 0, ""
+    for token in _TOKEN.findall(source):
+        if token in "([{":
+            begins_loop = token == "(" and last in _LOOPS
+            loops += begins_loop
+            if begins_loop and any(open_at):
+                return "a loop inside of a loop"
+            open_at.append(begins_loop)
+            if len(open_at) > _MOST_DEPTH:
+                return f"it is nested more than {_MOST_DEPTH} deep"
+        elif token in ")]}" and open_at:
+            open_at.pop()
+        last = token
+    return f"it has more than {_MOST_LOOPS} loops" if loops > _MOST_LOOPS else None
+
+
+def _module() -> Any:
+    try:
+        import cel
+    except ImportError:
+        raise InvalidConfig("expressions need CEL", hint="pip install 'tampu[policies]'") from None
+    return cel

@@ -1,0 +1,1 @@
+"""Rules: what happens to a message for which an expression is true."""
