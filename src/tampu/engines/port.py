@@ -27,6 +27,16 @@ from tampu.model.outcome import Outcome
 Buffer = bytes | memoryview
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """How a message ends that nobody works on."""
+
+    state: State
+    """``dead`` or ``cancelled``"""
+    reason: str
+    error: str | None = None
+    """Its last error, if it is dead."""
+
+
 class Item(msgspec.Struct, frozen=True, gc=False):
     """One message to publish, validated and packed."""
 
@@ -46,6 +56,10 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     expire_us: int | None = None
     """The latest time at which it expires."""
+    ends: Ending | None = None
+    """Store it as held, and end it in the same commit. Only for a body with a ``hold``. It does not count for
+    ``max_depth``, takes no slot of its group, and neither has its key nor replaces the payload of the message that
+    has it. If the message is known by its id or idempotency key, nothing ends."""
 
     def expires(self, now: int) -> int | None:
         """When it expires if published now."""
@@ -208,10 +222,26 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Cancel waiting messages, and request cancellation of leased ones. Reply: list[Outcome]."""
+    """Cancel waiting messages, and request cancellation of leased ones. Reply: list[Outcome].
+
+    With ``dead``, waiting messages become dead for this reason instead. Leased ones are then refused with
+    `InvalidState`, and so are ended ones, unless they are dead for the same reason.
+    """
 
     tenant: str
     ids: Sequence[str]
+    dead: str | None = None
+    error: str | None = None
+    """The last error of messages that become dead."""
+    reason: str | None = None
+    """The journal's detail, without ``dead``."""
+
+    @property
+    def ending(self) -> Ending:
+        """How waiting messages end."""
+        if self.dead is None:
+            return Ending(State.CANCELLED, self.reason or "")
+        return Ending(State.DEAD, self.dead, self.error)
 
 
 class Free(msgspec.Struct, frozen=True):

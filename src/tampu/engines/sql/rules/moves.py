@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, EXPIRED, READY
+from tampu.engines.encoding import CANCELLED, CODE, DEAD, DELAYED, DONE, EXPIRED, READY
+from tampu.engines.port import Ending
 from tampu.engines.rules import dies
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints, blob, columns
@@ -90,6 +91,17 @@ def _end(commit: Commit, state: int, moves: Sequence[Move]) -> None:
         by_queue.setdefault(move.message.q, []).append(move.message.seq)
     for q, seqs in by_queue.items():
         commit.ended(q, state, seqs)
+
+
+def end_waiting(commit: Commit, ending: Sequence[tuple[MessageRow, Ending]]) -> None:
+    """End messages that nobody works on and that have left their index."""
+    dead = [(message, how.error) for message, how in ending if CODE[how.state] == DEAD]
+    write_failures(commit, [Failed(message, "reject", None, error) for message, error in dead])
+    moves = []
+    for message, how in ending:
+        verb = "reject" if CODE[how.state] == DEAD else "cancel"
+        moves.append(Move(message, CODE[how.state], verb, reason=how.reason, detail=how.reason or None))
+    write_moves(commit, moves)
 
 
 def expiry_moves(commit: Commit, messages: Sequence[MessageRow]) -> list[Move]:

@@ -338,6 +338,12 @@ local function failed(seq, attempts, outcome, worker, error, traceback) -- store
   if error then call('HSET', K .. 'e', seq, error) else call('HDEL', K .. 'e', seq) end
 end
 
+local function end_waiting(state, seq, attempts, reason, error) -- nobody works on it; the caller frees its slot
+  end_as(state, seq, attempts, '', reason)
+  if state == DEAD then failed(seq, attempts, 'reject', nil, error) end
+  note(state == DEAD and 'reject' or 'cancel', state, seq, attempts, nil, reason)
+end
+
 local function id_prefix_of(id) -- the prefix that ids loaded together share: the first 11 bytes of a UUIDv8
   return id:sub(15, 15) == '8' and id:sub(1, 26)
 end
