@@ -310,3 +310,139 @@ def test_a_unit_is_refused_if_a_message_cannot_become_dead(store: Store, harness
             store, port.Together("default", [cancel(other.id), cancel(message.id, dead="refused"), publish(item(3))])
         )
     assert isinstance(refused, tampu.InvalidState)
+
+
+# -- leases that end by holding their message
+
+
+def release(lease: tampu.Lease, hold: str | None = "review", **fields: Any) -> port.Settle:
+    return port.Settle("default", [port.SettleItem("release", lease.queue, lease.receipt, hold=hold, **fields)])
+
+
+def free(*ids: str, **fields: Any) -> port.Free:
+    return port.Free("default", ids, **fields)
+
+
+def test_a_lease_can_end_by_holding_its_message(store: Store, harness: Harness) -> None:
+    message = store.publish("jobs", 1, ttl=600, key="k")
+    (lease,) = store.claim("jobs", worker="w1", lease=30)
+    outcome = only(store, release(lease))
+    assert (outcome.id, outcome.state) == (message.id, "held")
+    seen = store.get(message.id)
+    assert (seen.state, seen.reason, seen.attempts, seen.failures, seen.run_us) == ("held", "review", 0, (), None)
+    assert history(store, message.id)[-1] == ("release", "held", "review")
+    assert store.journal().transitions[-1].worker == "w1"
+    assert counts(store, "jobs") == {"held": 1}
+    assert [m.id for m in store.messages("jobs", state="held")] == [message.id]
+    assert store.publish("jobs", 2, key="k").id == message.id, "it waits again, with its key"
+    harness.clock.advance(60)
+    harness.sweep()
+    assert store.claim("jobs") == []
+    assert store.get(message.id).state == "held"
+    assert only(store, free(message.id)).state == "ready"
+    (again,) = store.claim("jobs")
+    assert (again.id, again.attempt, again.payload) == (message.id, 1, 2)
+    store.ack(again)
+    harness.clock.advance(600)
+    assert harness.sweep() == 0
+
+
+def test_a_held_one_expires(store: Store, harness: Harness) -> None:
+    message = store.publish("jobs", 1, ttl=60)
+    only(store, release(store.claim("jobs")[0]))
+    harness.clock.advance(60)
+    harness.sweep()
+    assert store.get(message.id).state == "expired"
+
+
+def test_a_repeated_release_gets_the_same_answer(store: Store, harness: Harness) -> None:
+    message = store.publish("jobs", 1)
+    (lease,) = store.claim("jobs")
+    only(store, release(lease))
+    with harness.unchanged(store):
+        again = only(store, release(lease))
+        assert (again.id, again.state, again.error) == (message.id, "held", None)
+        for other in (store.ack, store.nack, store.reject):
+            with pytest.raises(tampu.LeaseLost):
+                other(lease)
+    one, two = store.publish_many("jobs", [2, 3])
+    leases = store.claim("jobs", limit=2)
+    first, second = run(store, release(leases[0]), release(leases[0]))
+    assert (first[0].state, second[0].state) == ("held", "held")
+    assert only(store, release(leases[1], hold=None)).state == "ready"
+    assert [store.get(m.id).state for m in (one, two)] == ["held", "ready"]
+
+
+def test_a_release_that_holds_has_no_delay(store: Store, harness: Harness) -> None:
+    message = store.publish("jobs", 1)
+    only(store, release(store.claim("jobs")[0], delay_us=10_000_000))
+    assert (store.get(message.id).state, store.get(message.id).run_us) == ("held", None)
+    harness.clock.advance(20)
+    assert (harness.sweep(), store.claim("jobs")) == (0, [])
+
+
+def test_a_message_that_shall_be_cancelled_is_not_held(store: Store) -> None:
+    message = store.publish("jobs", 1)
+    (lease,) = store.claim("jobs")
+    store.cancel(message.id)
+    assert only(store, release(lease)).state == "cancelled"
+
+
+def test_a_lease_that_is_over_holds_nothing(store: Store, harness: Harness) -> None:
+    store.publish("jobs", 1)
+    (lease,) = store.claim("jobs")
+    store.ack(lease)
+    with harness.unchanged(store):
+        assert isinstance(only(store, release(lease)).error, tampu.LeaseLost)
+
+
+@pytest.mark.parametrize("slots", [0, 1], ids=["ordered", "limited"])
+def test_a_message_that_is_held_leaves_its_slot_until_it_is_freed(store: Store, slots: int) -> None:
+    (made,) = run(store, publish(*(item(n, group="g") for n in range(3)), slots=slots))
+    (lease,) = store.claim("jobs", limit=5)
+    only(store, release(lease))
+    (second,) = store.claim("jobs", limit=5)
+    assert second.payload == 1
+    assert only(store, free(made[0].id)).state == "held", "another has the slot"
+    assert store.get(made[0].id).reason == "group"
+    store.ack(second)
+    (third,) = store.claim("jobs", limit=5)
+    store.ack(third)
+    (last,) = store.claim("jobs", limit=5)
+    assert {third.payload, last.payload} == {0, 2}
+    assert store.get(last.id).attempts == 1
+
+
+def test_a_message_of_a_group_with_a_rate_can_be_held(store: Store, harness: Harness) -> None:
+    store.queues.put("jobs", group_rate=1.0)
+    message, other = (store.publish("jobs", n, group="g") for n in range(2))
+    only(store, release(store.claim("jobs")[0]))
+    harness.clock.advance(1)
+    harness.sweep()
+    assert payloads(store.claim("jobs", limit=5)) == [1]
+    assert only(store, free(message.id)).state == "delayed"
+    harness.clock.advance(1)
+    harness.sweep()
+    assert payloads(store.claim("jobs", limit=5)) == [0]
+    assert store.get(other.id).state == "leased"
+
+
+def test_a_unit_can_hold_a_message(store: Store, harness: Harness) -> None:
+    message = store.publish("jobs", 1)
+    (lease,) = store.claim("jobs")
+    unit = port.Together("default", [msgspec.structs.replace(release(lease), strict=True), publish(item("question"))])
+    (replies,) = run(store, unit)
+    assert (replies[0][0].state, replies[1][0].state) == ("held", "ready")
+    assert store.get(message.id).reason == "review"
+    with harness.unchanged(store):
+        (refused,) = run(store, unit)
+    assert isinstance(refused, tampu.LeaseLost)
+
+
+def test_a_held_message_can_end(store: Store) -> None:
+    one, two = store.publish_many("jobs", range(2))
+    for lease in store.claim("jobs", limit=2):
+        only(store, release(lease))
+    assert only(store, cancel(one.id, dead="refused")).state == "dead"
+    assert only(store, cancel(two.id)).state == "cancelled"
+    assert verbs(store, one.id) == ["publish", "claim", "release", "reject"]

@@ -184,6 +184,8 @@ class SettleItem(msgspec.Struct, frozen=True, gc=False):
     """The id of the message, if the caller knows it: saves the engine a look-up for the outcome."""
     max_attempts: int | None = None
     """For a nack: the new max_attempts of the message, this nack included. None: no change."""
+    hold: str | None = None
+    """For a release: the message is held for this reason, until `Free`. ``delay_us`` is then not used."""
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -245,7 +247,7 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class Free(msgspec.Struct, frozen=True):
-    """Release messages that were published with ``hold``. Reply: list[Outcome]."""
+    """Release messages that were published or released with ``hold``. Reply: list[Outcome]."""
 
     tenant: str
     ids: Sequence[str]

@@ -273,8 +273,10 @@ class _LookupBatch:
         staying = [(new, row) for new, row in pairs if new.item.ends is None]
         restore_marks(commit, [row for _, row in staying])
         going = [(new, row) for new, row in staying if not new.item.body.hold]
-        held = [(row, new.run_at, None, new.item.body.hold.encode()) for new, row in staying if new.item.body.hold]
-        hold(commit, held)
+        hold(
+            commit,
+            [(row, new.run_at, None, None, new.item.body.hold.encode()) for new, row in staying if new.item.body.hold],
+        )
         states = dict.fromkeys(self.new, HELD)
         slots = self.call.slots
         limits = None if slots is None else Limits(slots, self.call.group_rate)

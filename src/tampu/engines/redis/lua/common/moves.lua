@@ -90,9 +90,9 @@ local function start(seq, rank, run_at, attempts)
   return enter_ready(seq, rank, attempts, '')
 end
 
-local function hold(seq, attempts, run_at, reason, group)
+local function hold(seq, attempts, run_at, reason, group, marker)
   call('ZADD', K .. 'held', 0, seq)
-  set_status(seq, HELD, attempts, '', run_at or false, reason, group and 1 or 0)
+  set_status(seq, HELD, attempts, marker or '', run_at or false, reason, group and 1 or 0)
   if group then call('ZADD', K .. 'lanes', 0, redis.sha1hex(group) .. seq) end
   return HELD
 end
