@@ -28,12 +28,13 @@ Buffer = bytes | memoryview
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a message ends that is stored as ended: never delivered, kept as others that have ended."""
+    """How a message ends that nobody works on."""
 
     state: State
-    """dead or cancelled"""
+    """``dead`` or ``cancelled``"""
     reason: str
     error: str | None = None
+    """Its last error, if it is dead."""
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -56,7 +57,9 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     expire_us: int | None = None
     """The latest time at which it expires."""
     ends: Ending | None = None
-    """If given, the message is ended in the commit that stores it. Such a message has a ``hold``."""
+    """Store it as held, and end it in the same commit. Only for a body with a ``hold``. It does not count for
+    ``max_depth``, takes no slot of its group, and neither has its key nor replaces the payload of the message that
+    has it. If the message is known by its id or idempotency key, nothing ends."""
 
     def expires(self, now: int) -> int | None:
         """When it expires if published now."""
@@ -181,6 +184,8 @@ class SettleItem(msgspec.Struct, frozen=True, gc=False):
     """The id of the message, if the caller knows it: saves the engine a look-up for the outcome."""
     max_attempts: int | None = None
     """For a nack: the new max_attempts of the message, this nack included. None: no change."""
+    hold: str | None = None
+    """For a release: the message is held for this reason, until `Free`. ``delay_us`` is then not used."""
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -219,14 +224,30 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Cancel waiting messages, and request cancellation of leased ones. Reply: list[Outcome]."""
+    """Cancel waiting messages, and request cancellation of leased ones. Reply: list[Outcome].
+
+    With ``dead``, waiting messages become dead for this reason instead. Leased ones are then refused with
+    `InvalidState`, and so are ended ones, unless they are dead for the same reason.
+    """
 
     tenant: str
     ids: Sequence[str]
+    dead: str | None = None
+    error: str | None = None
+    """The last error of messages that become dead."""
+    reason: str | None = None
+    """The journal's detail, without ``dead``."""
+
+    @property
+    def ending(self) -> Ending:
+        """How waiting messages end."""
+        if self.dead is None:
+            return Ending(State.CANCELLED, self.reason or "")
+        return Ending(State.DEAD, self.dead, self.error)
 
 
 class Free(msgspec.Struct, frozen=True):
-    """Release messages that were published with ``hold``. Reply: list[Outcome]."""
+    """Release messages that were published or released with ``hold``. Reply: list[Outcome]."""
 
     tenant: str
     ids: Sequence[str]

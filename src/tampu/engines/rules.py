@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tampu.engines.port import Load, Publish, QueueClaim, RetryLater, SettleItem
-from tampu.model.errors import IdempotencyConflict, InvalidMessage, LeaseLost, QueueFull
-from tampu.model.message import Body, Lease
+import msgspec
+
+from tampu.engines.port import Cancel, Ending, Load, Publish, QueueClaim, RetryLater, SettleItem
+from tampu.model.errors import IdempotencyConflict, InvalidMessage, InvalidState, LeaseLost, QueueFull
+from tampu.model.message import Body, Lease, Message, State
 
 SWEEP_FIRST = 1000
 """How much a claim promotes, reaps and expires first. The rest is left to maintenance or the next call."""
@@ -46,6 +48,26 @@ def made_by_the_store() -> InvalidMessage:
     return InvalidMessage(
         "this id has the form of ids that the store makes", field="id", hint="use a UUID of your own, or none"
     )
+
+
+def ended(new: Message, how: Ending | None) -> Message:
+    """The reply for a new message that ended as it was stored; with None, the message as it is."""
+    if how is None:
+        return new
+    error = how.error if how.state is State.DEAD else None
+    return msgspec.structs.replace(
+        new, state=how.state, run_us=None, ended_us=new.created_us, reason=how.reason, last_error=error
+    )
+
+
+# -- cancel
+
+
+def not_waiting(call: Cancel, state: State) -> InvalidState:
+    """The error for a message that a cancel cannot end."""
+    if call.dead is None:
+        return InvalidState(f"the message is {state}: nothing to cancel")
+    return InvalidState(f"the message is {state}: only waiting messages can be rejected")
 
 
 # -- expiry

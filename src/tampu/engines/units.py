@@ -167,8 +167,10 @@ def _content(call: Call) -> Any:
         return ["publish", call.queue, [item.body.payload for item in call.items]]
     if isinstance(call, Settle):
         return ["settle", [(item.verb, item.receipt, item.result) for item in call.items]]
-    if isinstance(call, Cancel | Free):
-        return [type(call).__name__, list(call.ids)]
+    if isinstance(call, Cancel):
+        return ["Cancel", list(call.ids), *([] if call.dead is None else [call.dead])]
+    if isinstance(call, Free):
+        return ["Free", list(call.ids)]
     if isinstance(call, Extend):
         return ["extend", list(call.items)]
     assert isinstance(call, PutDocument | DeleteDocument)

@@ -23,7 +23,8 @@ LISTS = {
 CHOICES = {
     ("admin/cancel.lua", "READY DELAYED HELD"): CANCELLABLE - {State.LEASED},
     ("admin/purge.lua", "READY DELAYED HELD"): set(WAITING),
-    ("unit/unit_check.lua", "READY DELAYED HELD LEASED CANCELLED"): {*CANCELLABLE, State.CANCELLED},
+    ("unit/unit_check.lua", "READY DELAYED HELD"): CANCELLABLE - {State.LEASED},
+    ("unit/unit_check.lua", "LEASED CANCELLED"): {State.LEASED, State.CANCELLED},
 }
 _LIST = re.compile(r"ipairs\(\{ ('\w+'(?:, '\w+')*) \}\)")
 _CHOICE = re.compile(r"(?:(?:x\[1\]|state) [~=]= [A-Z]+(?: or | and )?){2,}")

@@ -262,7 +262,7 @@ def test_groups_that_wait_go_on_after_the_second_version(tmp_path: Path) -> None
         "ALTER TABLE old RENAME TO tampu_lane; ALTER TABLE tampu_queue DROP COLUMN places; DROP TABLE tampu_fair;"
         "ALTER TABLE tampu_queue DROP COLUMN pace; ALTER TABLE tampu_queue DROP COLUMN pace_burst;"
         "DROP TABLE tampu_pace;"
-        "UPDATE tampu_meta SET value = 1 WHERE name = 'schema';"
+        "ALTER TABLE tampu_held DROP COLUMN lease; UPDATE tampu_meta SET value = 1 WHERE name = 'schema';"
     )
     db.close()
     with tampu.open(path, maintenance=False) as store:
@@ -282,7 +282,7 @@ def test_idempotency_keys_of_the_third_version_are_those_of_their_queues(tmp_pat
     db = sqlite3.connect(path)
     db.executescript(
         "UPDATE tampu_idempotency SET tenant = 'default', key = substr(key, instr(key, '/') + 1);"
-        "UPDATE tampu_meta SET value = 3 WHERE name = 'schema'"
+        "ALTER TABLE tampu_held DROP COLUMN lease; UPDATE tampu_meta SET value = 3 WHERE name = 'schema'"
     )
     db.close()
     with tampu.open(path, maintenance=False) as q:
@@ -303,6 +303,7 @@ def test_ids_of_the_fourth_version_go_on_and_new_ones_have_secret_tails(tmp_path
         old = [message.id for message in q.publish_many("jobs", range(3))]
         assert len({id[-12:] for id in old}) == 1
     _run(path, "DELETE FROM tampu_meta WHERE name IN ('secret', 'since')")
+    _run(path, "ALTER TABLE tampu_held DROP COLUMN lease")
     _run(path, "UPDATE tampu_meta SET value = 4 WHERE name = 'schema'")
     with tampu.open(path, maintenance=False) as q:
         new = [message.id for message in q.publish_many("jobs", range(3, 6))]

@@ -55,10 +55,10 @@ def load(db: Db, registry: QueueRegistry, seqs: Sequence[int]) -> dict[int, Mess
     return {seq: _message(db, registry, row) for row in rows for seq in row[:1]}
 
 
-def states(db: Db, seqs: Sequence[int]) -> dict[int, int]:
-    """{seq: state number}."""
+def states(db: Db, seqs: Sequence[int]) -> dict[int, tuple[int, str | None]]:
+    """{seq: (state number, reason)}."""
     rows = db.rows("select_messages", Ints(seqs)) if seqs else []
-    return {seq: state for seq, *_, state, _attempts, _run_at, _ended, _reason, _cancel, _error in rows}
+    return {seq: (state, text(reason)) for seq, *_, state, _attempts, _run_at, _ended, reason, _cancel, _error in rows}
 
 
 def _message(

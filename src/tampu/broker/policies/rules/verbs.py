@@ -149,7 +149,11 @@ class RuleVerbs(DefinitionVerbs):
                 raise NotFound(f"no message {wanted}", field="id")
             return _tested(rule, message.queue, message.body.type, lambda: seen.of_message(message))
         where = validate.name(queue or next((q for q in rule.queues if "*" not in q), "test"), "queue")
-        item = validate.item(where, self.core.settings.get(self.tenant, where), NewMessage(payload, type, priority, labels=labels, headers=headers))
+        item = validate.item(
+            where,
+            self.core.settings.get(self.tenant, where),
+            NewMessage(payload, type, priority, labels=labels, headers=headers),
+        )
         draft = Draft(where, validate.from_body(item.body), item, None)
         return _tested(rule, where, item.body.type, lambda: seen.of_draft(draft))
 

@@ -78,10 +78,10 @@ INSERT INTO tampu_expiry (at, seq) VALUES {($1, $2)}
 
 -- name: insert_held
 -- Puts messages into the index of held messages.
--- Run by: publish, import, groups
--- In:  columns: $1 seq, $2 run_at, $3 q, $4 attempts, $5 group it waits for or NULL, $6 reason
+-- Run by: publish, import, groups, release with a hold
+-- In:  columns: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts, $6 group it waits for or NULL, $7 reason
 -- Out: nothing
-INSERT INTO tampu_held (seq, run_at, q, attempts, lane, reason) VALUES {($1, $2, $3, $4, $5, $6)}
+INSERT INTO tampu_held (seq, run_at, lease, q, attempts, lane, reason) VALUES {($1, $2, $3, $4, $5, $6, $7)}
 
 -- name: replace_bodies
 -- Replaces the bodies of waiting messages.

@@ -50,6 +50,9 @@ WHERE d.seq IN ($2) AND (d.seq, d.lease, d.q) IN ({($2, $3, $1)});
 SELECT d.seq, d.lease, 1, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id
 FROM tampu_delayed d FORCE INDEX (PRIMARY) STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = d.seq
 WHERE d.seq IN ($2) AND (d.seq, d.lease, d.q) IN ({($2, $3, $1)});
+SELECT h.seq, h.lease, 3, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id
+FROM tampu_held h FORCE INDEX (PRIMARY) STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = h.seq
+WHERE h.seq IN ($2) AND (h.seq, h.lease, h.q) IN ({($2, $3, $1)});
 SELECT r.seq, r.lease, 0, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id
 FROM tampu_placed p FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_ready r FORCE INDEX (PRIMARY) ON r.q = p.q AND r.place = p.place AND r.pos = p.pos

@@ -103,11 +103,11 @@ SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[])
 
 -- name: insert_held
 -- Puts messages into the index of held messages.
--- Run by: publish, import, groups
--- In:  arrays: $1 seq, $2 run_at, $3 q, $4 attempts, $5 group it waits for or NULL, $6 reason
+-- Run by: publish, import, groups, release with a hold
+-- In:  arrays: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts, $6 group it waits for or NULL, $7 reason
 -- Out: nothing
-INSERT INTO tampu.held (seq, run_at, q, attempts, lane, reason)
-SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::bytea[], $6::bytea[])
+INSERT INTO tampu.held (seq, run_at, lease, q, attempts, lane, reason)
+SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[], $7::bytea[])
 
 -- name: replace_bodies
 -- Replaces the bodies of waiting messages.

@@ -114,6 +114,7 @@ CROSS JOIN LATERAL (
   SELECT state FROM tampu.ended e WHERE e.seq = i.seq AND e.lease = i.trace
   UNION ALL SELECT 5 FROM tampu.dead d WHERE d.seq = i.seq AND d.lease = i.trace
   UNION ALL SELECT 1 FROM tampu.delayed d WHERE d.seq = i.seq AND d.lease = i.trace
+  UNION ALL SELECT 3 FROM tampu.held h WHERE h.seq = i.seq AND h.lease = i.trace
   UNION ALL SELECT 0 FROM tampu.ready r
     WHERE r.q = i.q AND r.seq = i.seq AND (r.rank <> 0 OR r.pos <> r.seq) AND r.lease = i.trace) AS w
 

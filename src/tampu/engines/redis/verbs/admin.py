@@ -6,13 +6,14 @@ Contract of the first three: one outcome per item, in order; NotFound for an id 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tampu.engines.groups import stored
 from tampu.engines.port import Cancel, Free, Purge, Regroup, Replay, Rerank
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
+from tampu.engines.rules import not_waiting
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import State
 from tampu.model.outcome import Outcome
@@ -49,43 +50,64 @@ def by_name(registry: QueueRegistry, tenant: str, wanted: Sequence[str]) -> Oper
     return found
 
 
+class Named(NamedTuple):
+    """A message that a call names."""
+
+    call: Cancel | Free | Replay
+    item: int
+    """Its index in the call."""
+    name: str
+    """Its number, or the id the user gave."""
+
+    @property
+    def id(self) -> str:
+        return self.call.ids[self.item]
+
+
 def steer(context: RunContext, script: str, call: Cancel | Free | Replay) -> Operation[list[Outcome]]:
     """Run a script on each id. Tries it as an id that tampu made first, then as one that the user gave."""
     answers: dict[int, list[Any] | TampuError] = {}
-    left = list(enumerate(call.ids))
+    left = list(range(len(call.ids)))
     for way in (by_id, by_name):
         if not left:
             break
-        groups: dict[QueueEntry, list[tuple[int, str]]] = {}
-        located = yield from way(context.registry, call.tenant, [id for _, id in left])
-        for (position, _), found in zip(left, located, strict=True):
+        groups: dict[QueueEntry, list[Named]] = {}
+        located = yield from way(context.registry, call.tenant, [call.ids[item] for item in left])
+        for item, found in zip(left, located, strict=True):
             if found is not None:
                 entry, name = found
-                groups.setdefault(entry, []).append((position, name))
+                groups.setdefault(entry, []).append(Named(call, item, name))
         if groups:
             replies = yield [
-                context.write.script(
-                    script, entry.tag, rows.encode([name for _, name in names]), *_extra_arguments(call, names)
-                )
-                for entry, names in groups.items()
+                context.write.script(script, entry.tag, *arguments(named)) for entry, named in groups.items()
             ]
-            for (entry, names), reply in zip(groups.items(), replies, strict=True):
+            for (entry, named), reply in zip(groups.items(), replies, strict=True):
                 if isinstance(reply, TampuError):  # one server of several failed: the other answers count
-                    answers.update({position: reply for position, _ in names})
+                    answers.update({one.item: reply for one in named})
                     continue
-                for (position, _), answer in zip(names, context.read_reply(entry, reply), strict=True):
+                for one, answer in zip(named, context.read_reply(entry, reply), strict=True):
                     if answer[0] >= 0:
-                        answers[position] = answer
-        left = [(position, id) for position, id in left if position not in answers]
-    return [outcome(script, id, answers.get(position)) for position, id in enumerate(call.ids)]
+                        answers[one.item] = answer
+        left = [item for item in left if item not in answers]
+    return [outcome(call, id, answers.get(item)) for item, id in enumerate(call.ids)]
 
 
-def _extra_arguments(call: Cancel | Free | Replay, names: list[tuple[int, str]]) -> list[bytes]:
-    """Extra arguments of a replay: max_attempts of each message."""
-    return [rows.encode([call.max_attempts[position] for position, _ in names])] if isinstance(call, Replay) else []
+def arguments(named: Sequence[Named]) -> list[bytes]:
+    """The arguments of a script: the names of the messages, and a map for each that says how to change it."""
+    return [rows.encode([one.name for one in named]), rows.encode([_how(one) for one in named])]
 
 
-def outcome(script: str, id: str, answer: list[Any] | TampuError | None) -> Outcome:
+def _how(one: Named) -> dict[str, Any]:
+    call = one.call
+    if isinstance(call, Replay):
+        return {"m": call.max_attempts[one.item]}
+    if isinstance(call, Free):
+        return {}
+    given = (("d", call.dead), ("e", call.error), ("r", call.reason))
+    return {name: value for name, value in given if value is not None}
+
+
+def outcome(call: Cancel | Free | Replay, id: str, answer: list[Any] | TampuError | None) -> Outcome:
     if isinstance(answer, TampuError):
         return Outcome(id, None, answer)
     if answer is None:
@@ -95,12 +117,12 @@ def outcome(script: str, id: str, answer: list[Any] | TampuError | None) -> Outc
         return Outcome(id, rows.STATES[code])
     state = rows.STATES[code]
     error: TampuError
-    if script == "cancel":
-        error = InvalidState(f"the message is {state}: nothing to cancel")
-    elif script == "release_held" and context[0]:
+    if isinstance(call, Cancel):
+        error = not_waiting(call, state)
+    elif isinstance(call, Free) and context[0]:
         error = InvalidState("the message waits for its turn in its group", hint="it continues by itself")
     else:
-        error = InvalidState(f"the message is {state}, not {'held' if script == 'release_held' else 'dead'}")
+        error = InvalidState(f"the message is {state}, not {'held' if isinstance(call, Free) else 'dead'}")
     return Outcome(id, None, error)
 
 

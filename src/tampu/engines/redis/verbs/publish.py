@@ -16,7 +16,7 @@ from tampu.engines.redis import ids, rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
 from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.redis.verbs import reservations
-from tampu.engines.rules import conflict, full, made_by_the_store, of_another_queue
+from tampu.engines.rules import conflict, ended, full, made_by_the_store, of_another_queue
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
@@ -148,6 +148,8 @@ def pack_item(item: Item) -> dict[str, Any]:
     if body.idempotency_key is not None:
         packed["i"], packed["id"] = body.idempotency_key, (item.digest or b"").hex()
         packed["iw"] = item.window_us
+    if item.ends is not None:
+        packed["x"] = (rows.CODE[item.ends.state], item.ends.reason, item.ends.error or False)
     return packed
 
 
@@ -157,10 +159,11 @@ def _read(entry: QueueEntry, item: Item, answer: list[Any], now: int) -> Message
     if kind == b"new":
         code, run_at, expires = rest
         reason = item.body.hold or ("group" if code == rows.HELD else None)
-        return Message(
+        made = Message(
             item.id or entry.ids.of(seq), entry.tenant, entry.queue, rows.STATES[code], item.body, 0, item.max_attempts,
             now, run_at, expires, reason=reason,
         )  # fmt: skip
+        return ended(made, item.ends)
     if kind == b"again":
         return rows.again(rows.message(entry, seq, *rest))
     # The first message has ended and was removed; its id is still the reply.

@@ -176,6 +176,7 @@ def settle_call(context: RunContext, entry: QueueEntry, batch: Batch) -> ScriptC
             ("e", item.error),
             ("w", item.traceback),
             ("g", first_line(item.error)),
+            ("h", item.hold),
         ):
             if value is not None:
                 packed[name] = value

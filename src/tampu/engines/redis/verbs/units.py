@@ -51,8 +51,8 @@ class Part:
         self.batch = settle.Batch()
         self.extends: list[tuple[int, int, settle.ExtendItem]] = []
         """(position, item index, item)"""
-        self.named: dict[str, list[tuple[int, int, str, str]]] = {"cancel": [], "release_held": []}
-        """(position, item index, number or given id of the message, id in the call)"""
+        self.named: dict[str, list[tuple[int, admin.Named]]] = {"cancel": [], "release_held": []}
+        """(position, message)"""
         self.documents: list[tuple[int, PutDocument | DeleteDocument]] = []
         self.deep = False
         """Ignore max_depth: the unit is decided."""
@@ -118,7 +118,7 @@ def _sort(context: RunContext, unit: Together) -> Operation[list[Part]]:
         elif isinstance(call, Cancel | Free):
             verb = "cancel" if isinstance(call, Cancel) else "release_held"
             for i, (entry, name) in enumerate((yield from _find(context, call))):
-                part(entry).named[verb].append((position, i, name, call.ids[i]))
+                part(entry).named[verb].append((position, admin.Named(call, i, name)))
         else:
             if documents.creates_queue(call):
                 yield from context.registry.register(call.tenant, call.name)
@@ -179,13 +179,13 @@ class _Script:
             if part.batch.items:
                 assert part.entry is not None
                 settled = _arguments(settle.settle_call(self._context, part.entry, part.batch))
-            names = {verb: rows.encode([name for _, _, name, _ in found]) for verb, found in part.named.items()}
+            named = {verb: admin.arguments([one for _, one in found]) for verb, found in part.named.items()}
             calls = [call for _, call in part.documents]
             checked = rows.encode(documents.items_of(self._context.registry, calls))
             if part.refusable:
                 leases: list[Any] = [*zip(part.batch.seqs, part.batch.leases, strict=True)]
                 leases += [(seq, lease, id) for _, _, (seq, lease, _, id) in part.extends]
-                yield "unit_check", part, (rows.encode(leases), names["cancel"], names["release_held"], checked)
+                yield "unit_check", part, (rows.encode(leases), *named["cancel"], named["release_held"][0], checked)
             if calls:
                 doing.append(("change_documents", part, _arguments(documents.change_call(self._context, calls))))
             if settled:
@@ -205,7 +205,7 @@ class _Script:
                     publish.limits_of(call.slots, call.group_rate),
                 )
                 doing.append(("publish", part, _arguments(asked)))
-            doing.extend((verb, part, (names[verb],)) for verb, found in part.named.items() if found)
+            doing.extend((verb, part, named[verb]) for verb, found in part.named.items() if found)
         yield from doing
 
     def refused(self, script: str, part: Part, answer: list[Any]) -> None:
@@ -224,8 +224,8 @@ class _Script:
         if verb == "documents":
             _, change = part.documents[which - 1]
             raise documents.version_conflict(change)
-        _, _, _, id = part.named[verb][which - 1]
-        error = admin.outcome(verb, id, None if found[0] == -1 else [0, *found]).error
+        _, one = part.named[verb][which - 1]
+        error = admin.outcome(one.call, one.id, None if found[0] == -1 else [0, *found]).error
         assert error is not None
         raise error
 
@@ -253,8 +253,8 @@ class _Script:
             for (position, item, _), (until, cancel) in zip(part.extends, found, strict=True):
                 replies.setdefault(position, {})[item] = Extended(until, bool(cancel))
             return False
-        for (position, item, _, id), one in zip(part.named[script], found, strict=True):
-            replies.setdefault(position, {})[item] = admin.outcome(script, id, one)
+        for (position, one), changed in zip(part.named[script], found, strict=True):
+            replies.setdefault(position, {})[one.item] = admin.outcome(one.call, one.id, changed)
         return False
 
 

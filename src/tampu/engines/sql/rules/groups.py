@@ -15,7 +15,7 @@ from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import columns
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.rules.indexes import hold, start
-from tampu.engines.sql.rules.message_row import MessageRow, Waiting
+from tampu.engines.sql.rules.message_row import Held, MessageRow, Waiting
 
 GroupKey = tuple[int, bytes]
 """A group: its queue and its name."""
@@ -123,7 +123,7 @@ def admit(commit: Commit, waiting: Sequence[Waiting], limits: Limits | None = No
     groups = lock_groups(
         commit, {(message.q, message.group) for message, _, _ in waiting if message.group is not None}, limits
     )
-    held: list[tuple[MessageRow, int | None, bytes | None, bytes]] = []
+    held: list[Held] = []
     going: list[Waiting] = []
     slots: list[Slot] = []
     for message, run_at, lease in waiting:
@@ -134,7 +134,7 @@ def admit(commit: Commit, waiting: Sequence[Waiting], limits: Limits | None = No
         elif message.seq in group.seqs:
             going.append((message, group.due(now, 1, run_at) if group.limits.slots == ORDERED else run_at, lease))
         elif not group.free:
-            held.append((message, run_at, message.group, b"group"))
+            held.append((message, run_at, None, message.group, b"group"))
         else:
             group.seqs.add(message.seq)
             slots.append((message.q, message.group or b"", message.seq))

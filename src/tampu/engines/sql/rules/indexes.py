@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from tampu.engines.encoding import DELAYED, HELD, READY
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints, columns
-from tampu.engines.sql.rules.message_row import MessageRow, Waiting
+from tampu.engines.sql.rules.message_row import Held, MessageRow, Waiting
 
 
 def enter_ready(commit: Commit, messages: Sequence[MessageRow], leases: Sequence[int | None]) -> None:
@@ -51,15 +51,15 @@ def start(commit: Commit, waiting: Sequence[Waiting]) -> list[int]:
     return [DELAYED if run_at is not None and run_at > now else READY for _, run_at, _ in waiting]
 
 
-def hold(commit: Commit, held: Sequence[tuple[MessageRow, int | None, bytes | None, bytes]]) -> None:
-    """Rows are (message, run_at, the group it waits for, reason)."""
+def hold(commit: Commit, held: Sequence[Held]) -> None:
     if not held:
         return
     rows = [
-        (message.seq, run_at, message.q, message.attempts, group, reason) for message, run_at, group, reason in held
+        (message.seq, run_at, lease, message.q, message.attempts, group, reason)
+        for message, run_at, lease, group, reason in held
     ]
-    commit.db.send("insert_held", *columns("iiiibb", rows))
-    commit.count_all((message for message, _, _, _ in held), HELD, 1)
+    commit.db.send("insert_held", *columns("iiiiibb", rows))
+    commit.count_all((message for message, *_ in held), HELD, 1)
 
 
 def withdraw(commit: Commit, seqs: Sequence[int]) -> dict[int, MessageRow]:

@@ -24,3 +24,5 @@ class MessageRow(NamedTuple):
 
 Waiting = tuple[MessageRow, int | None, int | None]
 """(message, run_at, settle marker): a message about to become ready or delayed."""
+Held = tuple[MessageRow, int | None, int | None, bytes | None, bytes]
+"""(message, run_at, settle marker, the group it waits for, reason): a message about to be held."""

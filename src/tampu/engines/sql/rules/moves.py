@@ -1,6 +1,6 @@
 """Moves of messages that have left their index: verbs decide them as values, and `write_moves` writes them.
 
-A message that ends leaves its group's slot to the next one. Failed attempts are recorded here too.
+A message that ends or is held leaves its group's slot to the next one. Failed attempts are recorded here too.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, EXPIRED, READY
+from tampu.engines.encoding import CANCELLED, CODE, DEAD, DELAYED, DONE, EXPIRED, HELD, READY
+from tampu.engines.port import Ending
 from tampu.engines.rules import dies
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints, blob, columns
 from tampu.engines.sql.rules.groups import leave_for_retry, leave_groups
-from tampu.engines.sql.rules.indexes import enter_delayed, enter_ready, restore_marks
+from tampu.engines.sql.rules.indexes import enter_delayed, enter_ready, hold, restore_marks
 from tampu.engines.sql.rules.message_row import MessageRow
 from tampu.model.message import unpack_body
 from tampu.model.reasons import DEADLINE_PASSED
@@ -26,7 +27,7 @@ class Move(NamedTuple):
 
     message: MessageRow
     state: int
-    """ready, delayed, or one in which it has ended."""
+    """ready, delayed, held, or one in which it has ended."""
     verb: str
     marker: int | None = None
     """Settle marker."""
@@ -35,7 +36,7 @@ class Move(NamedTuple):
     for_token: bool = False
     """It is delayed until there is a token of its group. What that means for its slot is done already."""
     reason: str = ""
-    """Why it is dead."""
+    """Why it is dead or held."""
     worker: str | None = None
     detail: str | None = None
 
@@ -56,7 +57,7 @@ def write_moves(commit: Commit, moves: Sequence[Move]) -> None:
     for move in moves:
         commit.note(move.verb, move.state, move.message, move.worker, move.detail)
         by_state.setdefault(move.state, []).append(move)
-    later, back = by_state.pop(DELAYED, []), by_state.pop(READY, [])
+    later, back, held = by_state.pop(DELAYED, []), by_state.pop(READY, []), by_state.pop(HELD, [])
     if later:
         enter_delayed(
             commit, [move.message for move in later], [move.at or 0 for move in later], [move.marker for move in later]
@@ -65,11 +66,12 @@ def write_moves(commit: Commit, moves: Sequence[Move]) -> None:
         enter_ready(commit, [move.message for move in back], [move.marker for move in back])
     if later:
         leave_for_retry(commit, (move.message for move in later if not move.for_token))
-    if later or back:
-        restore_marks(commit, (move.message for move in (*later, *back)))
+    hold(commit, [(move.message, None, move.marker, None, move.reason.encode()) for move in held])
+    if later or back or held:
+        restore_marks(commit, (move.message for move in (*later, *back, *held)))
     for state, ended in by_state.items():
         _end(commit, state, ended)
-    over = [move.message for ended in by_state.values() for move in ended]
+    over = [move.message for left in (held, *by_state.values()) for move in left]
     if over:
         leave_groups(commit, ((message.q, message.group, message.seq) for message in over))
 
@@ -90,6 +92,17 @@ def _end(commit: Commit, state: int, moves: Sequence[Move]) -> None:
         by_queue.setdefault(move.message.q, []).append(move.message.seq)
     for q, seqs in by_queue.items():
         commit.ended(q, state, seqs)
+
+
+def end_waiting(commit: Commit, ending: Sequence[tuple[MessageRow, Ending]]) -> None:
+    """End messages that nobody works on and that have left their index."""
+    dead = [(message, how.error) for message, how in ending if CODE[how.state] == DEAD]
+    write_failures(commit, [Failed(message, "reject", None, error) for message, error in dead])
+    moves = []
+    for message, how in ending:
+        verb = "reject" if CODE[how.state] == DEAD else "cancel"
+        moves.append(Move(message, CODE[how.state], verb, reason=how.reason, detail=how.reason or None))
+    write_moves(commit, moves)
 
 
 def expiry_moves(commit: Commit, messages: Sequence[MessageRow]) -> list[Move]:

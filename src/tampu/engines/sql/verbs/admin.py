@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from tampu.engines.encoding import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
+from tampu.engines.encoding import CODE, DEAD, HELD, LEASED, STATES, parse_receipt
 from tampu.engines.groups import MOST_FREED, Limits, stored
 from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
-from tampu.engines.rules import lost
+from tampu.engines.rules import lost, not_waiting
 from tampu.engines.sql import read
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints, columns
@@ -21,11 +21,12 @@ from tampu.engines.sql.rules.group_rates import retime
 from tampu.engines.sql.rules.groups import admit, fill, leave_groups, lock_groups, set_limits
 from tampu.engines.sql.rules.indexes import restore_marks, withdraw
 from tampu.engines.sql.rules.message_row import MessageRow, Waiting
-from tampu.engines.sql.rules.moves import Move, write_moves
+from tampu.engines.sql.rules.moves import end_waiting
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import unpack_body
 from tampu.model.outcome import Outcome
 from tampu.model.rank import FAIR, rank
+from tampu.model.states import TERMINAL, State
 
 _TRIES = 5
 NOBODY = 0
@@ -91,28 +92,31 @@ def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Out
 
 
 def cancel(commit: Commit, call: Cancel) -> list[Outcome]:
-    return _each(commit, call.tenant, call.ids, _cancel)
+    return _each(commit, call.tenant, call.ids, functools.partial(_cancel, call))
 
 
-def _cancel(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+def _cancel(call: Cancel, commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     done: dict[int, int | TampuError] = {}
+    how = call.ending
     for turn in range(_TRIES):
         left = [seq for seq in seqs if seq not in done]
         if not left:
             break
         messages = list(withdraw(commit, left).values())
-        write_moves(commit, [Move(message, CANCELLED, "cancel") for message in messages])
-        done.update((message.seq, CANCELLED) for message in messages)
+        end_waiting(commit, [(message, how) for message in messages])
+        done.update((message.seq, CODE[how.state]) for message in messages)
         left = [seq for seq in left if seq not in done]
-        leased = commit.db.rows("request_cancel", Ints(left)) if left else []
+        leased = commit.db.rows("request_cancel", Ints(left)) if left and call.dead is None else []
         for seq, q, attempts, stamp, own in leased:
-            commit.note("ask_cancel", LEASED, MessageRow(seq, q, attempts, stamp, own, None, 0, 0, None, False))
+            message = MessageRow(seq, q, attempts, stamp, own, None, 0, 0, None, False)
+            commit.note("ask_cancel", LEASED, message, detail=call.reason)
             done[seq] = LEASED
-        for seq, code in read.states(commit.db, [seq for seq in left if seq not in done]).items():
-            if code in (CANCELLED,):
-                done[seq] = CANCELLED
-            elif code >= len(STATES) - 4 or turn == _TRIES - 1:  # it has ended, or others keep moving it
-                done[seq] = InvalidState(f"the message is {STATES[code]}: nothing to cancel")
+        refused = (*TERMINAL, State.LEASED) if call.dead is not None else TERMINAL
+        for seq, (code, reason) in read.states(commit.db, [seq for seq in left if seq not in done]).items():
+            if code == CODE[how.state] and reason == call.dead:
+                done[seq] = code
+            elif STATES[code] in refused or turn == _TRIES - 1:  # or others keep moving it
+                done[seq] = not_waiting(call, STATES[code])
     return done
 
 
@@ -125,7 +129,7 @@ def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted
 
     def act_on_wanted(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
         done = act(commit, seqs)
-        for seq, code in read.states(commit.db, [seq for seq in seqs if seq not in done]).items():
+        for seq, (code, _) in read.states(commit.db, [seq for seq in seqs if seq not in done]).items():
             done[seq] = InvalidState(f"the message is {STATES[code]}, not {wanted}")
         return done
 

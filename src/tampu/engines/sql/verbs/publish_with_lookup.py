@@ -13,7 +13,7 @@ import msgspec
 from tampu.engines.encoding import CODE, HELD, LIVE_KINDS, STATES, id_bytes
 from tampu.engines.groups import Limits
 from tampu.engines.port import Item, Publish
-from tampu.engines.rules import KEPT_BY_KEY, conflict, full, made_by_the_store, of_another_queue
+from tampu.engines.rules import KEPT_BY_KEY, conflict, ended, full, made_by_the_store, of_another_queue
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, blob, columns
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
@@ -22,6 +22,7 @@ from tampu.engines.sql.rules import idempotency_keys
 from tampu.engines.sql.rules.groups import admit
 from tampu.engines.sql.rules.indexes import hold, restore_marks
 from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.engines.sql.rules.moves import end_waiting
 from tampu.model.message import Message, State
 from tampu.model.rank import FAIR, rank
 from tampu.model.values import pack_body
@@ -135,12 +136,14 @@ class _LookupBatch:
         if known is not None:
             return known
         body = item.body
-        if body.key is not None:
+        if body.key is not None and item.ends is None:
             waiting = self._keys.get(body.key.encode())
             if waiting is not None:
                 return self._replace(waiting, item)
-        if self.call.max_depth and self._depth + len(self.new) >= self.call.max_depth:
-            raise full(self.call)
+        if self.call.max_depth and item.ends is None:
+            if self._depth >= self.call.max_depth:
+                raise full(self.call)
+            self._depth += 1
         return self._make(item)
 
     def _known(self, item: Item) -> Message | None:
@@ -212,7 +215,7 @@ class _LookupBatch:
             reason=body.hold,
         )
         self.new[seq] = _New(seq, item, message, run_at, item.packed)
-        if body.key is not None:
+        if body.key is not None and item.ends is None:
             self._keys[body.key.encode()] = seq
         if item.id is not None:
             self._ids[item.id] = seq
@@ -237,7 +240,6 @@ class _LookupBatch:
             q = commit.queue(self.call.tenant, self.call.queue)
             new_rows = [self._row_of(q, new) for new in news]
             self._store(news, new_rows)
-            restore_marks(commit, new_rows)
             self._admit(news, new_rows)
         self._write_requests()
         self._write_replaced()
@@ -268,8 +270,13 @@ class _LookupBatch:
     def _admit(self, news: list[_New], new_rows: list[MessageRow]) -> None:
         commit = self.commit
         pairs = list(zip(news, new_rows, strict=True))
-        going = [(new, row) for new, row in pairs if not new.item.body.hold]
-        hold(commit, [(row, new.run_at, None, new.item.body.hold.encode()) for new, row in pairs if new.item.body.hold])
+        staying = [(new, row) for new, row in pairs if new.item.ends is None]
+        restore_marks(commit, [row for _, row in staying])
+        going = [(new, row) for new, row in staying if not new.item.body.hold]
+        hold(
+            commit,
+            [(row, new.run_at, None, None, new.item.body.hold.encode()) for new, row in staying if new.item.body.hold],
+        )
         states = dict.fromkeys(self.new, HELD)
         slots = self.call.slots
         limits = None if slots is None else Limits(slots, self.call.group_rate)
@@ -286,6 +293,10 @@ class _LookupBatch:
             message = new.message
             if (message.state, message.reason, message.run_us) != (STATES[state], reason, run_us):
                 new.message = msgspec.structs.replace(message, state=STATES[state], reason=reason, run_us=run_us)
+        if len(staying) < len(pairs):
+            end_waiting(commit, [(row, new.item.ends) for new, row in pairs if new.item.ends is not None])
+            for new, _ in pairs:
+                new.message = ended(new.message, new.item.ends)
 
     def _write_requests(self) -> None:
         if self._new_requests:
@@ -325,7 +336,10 @@ def _final(reply: Message, made: Message | None) -> Message:
         return reply
     if not reply.duplicate and reply.body is made.body:
         return made
-    return msgspec.structs.replace(reply, state=made.state, reason=made.reason, run_us=made.run_us)
+    return msgspec.structs.replace(
+        reply, state=made.state, reason=made.reason, run_us=made.run_us, ended_us=made.ended_us,
+        last_error=made.last_error,
+    )  # fmt: skip
 
 
 def removed(call: Publish, item: Item, id: str, stamp: int) -> Message:

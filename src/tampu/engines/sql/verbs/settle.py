@@ -20,6 +20,7 @@ from tampu.engines.encoding import (
     DEAD,
     DELAYED,
     DONE,
+    HELD,
     LEASED,
     READY,
     STATES,
@@ -311,7 +312,11 @@ def _ack_moves(commit: Commit, acked: Sequence[EndedLease]) -> list[Move]:
 
 def _release_moves(commit: Commit, released: Sequence[EndedLease]) -> list[Move]:
     """Decide where released messages go."""
-    at_once = [(row.message, row.has_group_rate) for row in released if not row.cancel and not row.item.delay_us]
+    at_once = [
+        (row.message, row.has_group_rate)
+        for row in released
+        if not row.cancel and not row.item.delay_us and row.item.hold is None
+    ]
     tokens = token_times(commit, at_once)
     moves = []
     for row in released:
@@ -320,8 +325,12 @@ def _release_moves(commit: Commit, released: Sequence[EndedLease]) -> list[Move]
         if row.cancel:
             moves.append(Move(message, CANCELLED, "cancel", marker))
             continue
+        worker, reason = text(row.worker), row.item.hold
+        if reason is not None:
+            moves.append(Move(message, HELD, "release", marker, reason=reason, worker=worker, detail=reason))
+            continue
         at = commit.now + row.item.delay_us if row.item.delay_us else token
-        state, worker = READY if at is None else DELAYED, text(row.worker)
+        state = READY if at is None else DELAYED
         moves.append(Move(message, state, "release", marker, at, token is not None, worker=worker))
     return moves
 

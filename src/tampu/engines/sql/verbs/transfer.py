@@ -127,7 +127,7 @@ def _enter_indexes(
         if item.ended_us is not None:
             commit.count(message.q, states[message.seq], 1)
     by_hand = [(item, message) for item, message in pairs if item.state is State.HELD and not item.waits_turn]
-    hold(commit, [(message, item.run_us, None, (item.reason or "").encode()) for item, message in by_hand])
+    hold(commit, [(message, item.run_us, None, None, (item.reason or "").encode()) for item, message in by_hand])
     held = {message.seq for _, message in by_hand}
     going = [
         (message, item.run_us, None) for item, message in pairs if item.ended_us is None and message.seq not in held

@@ -39,10 +39,10 @@ INSERT INTO tampu_delayed (seq, q, run_at, attempts, lease) VALUES ($1, $4, $2, 
 
 -- name: insert_held
 -- Puts messages into the index of held messages.
--- Run by: publish, import, groups
--- In:  columns: $1 seq, $2 run_at, $3 q, $4 attempts, $5 group it waits for or NULL, $6 reason
+-- Run by: publish, import, groups, release with a hold
+-- In:  columns: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts, $6 group it waits for or NULL, $7 reason
 -- Out: nothing
-INSERT INTO tampu_held (seq, q, lane, reason, run_at, attempts) VALUES ($1, $3, text($5), text($6), $2, $4)
+INSERT INTO tampu_held (seq, q, lane, reason, run_at, attempts, lease) VALUES ($1, $4, text($6), text($7), $2, $5, $3)
 
 -- name: replace_bodies
 -- Replaces the bodies of waiting messages.

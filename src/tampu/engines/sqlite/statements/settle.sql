@@ -20,6 +20,7 @@ SELECT m.seq, $3, w.state, m.seq >> 20, m.id FROM (
   SELECT state FROM tampu_ended WHERE seq = $2 AND lease = $3
   UNION ALL SELECT 5 FROM tampu_dead WHERE seq = $2 AND lease = $3
   UNION ALL SELECT 1 FROM tampu_delayed WHERE seq = $2 AND lease = $3
+  UNION ALL SELECT 3 FROM tampu_held WHERE seq = $2 AND lease = $3
   UNION ALL SELECT 0 FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = $1 AND seq = $2 AND lease = $3) AS w
 CROSS JOIN tampu_message m WHERE m.seq = $2 AND m.q = $1
 

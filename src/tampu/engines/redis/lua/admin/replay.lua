@@ -2,9 +2,9 @@
 -- is removed.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: msgpack [number or own id, …]   3: msgpack [max_attempts of each]
+-- ARGV  1: now   2: msgpack [number or own id, …]   3: msgpack [map, …] for each: m max_attempts
 -- Returns {newly_ready, due, answer, …}: {1, state}, {0, the state it is in}; {-1}: not here.
-local answers, allowed = { 0, false }, decode(ARGV[3])
+local answers, how = { 0, false }, decode(ARGV[3])
 for i, name in ipairs(decode(ARGV[2])) do
   local seq = #name == 16 and name or call('HGET', K .. 'own', name)
   local row = seq and row_of(seq)
@@ -23,9 +23,9 @@ for i, name in ipairs(decode(ARGV[2])) do
         extra.e = nil
         if not extra.k then flags = flags - 1 end
       end
-      if late or most ~= allowed[i] then
+      if late or most ~= how[i].m then
         local rest = extra and next(extra) and extra or nil
-        row = with_head(rank_of(row), flags, created, allowed[i], rest, body_of(row))
+        row = with_head(rank_of(row), flags, created, how[i].m, rest, body_of(row))
         call('HSET', key_of('m', seq), seq, row)
       end
       restore_marks(seq, row)

@@ -90,9 +90,9 @@ local function start(seq, rank, run_at, attempts)
   return enter_ready(seq, rank, attempts, '')
 end
 
-local function hold(seq, attempts, run_at, reason, group)
+local function hold(seq, attempts, run_at, reason, group, marker)
   call('ZADD', K .. 'held', 0, seq)
-  set_status(seq, HELD, attempts, '', run_at or false, reason, group and 1 or 0)
+  set_status(seq, HELD, attempts, marker or '', run_at or false, reason, group and 1 or 0)
   if group then call('ZADD', K .. 'lanes', 0, redis.sha1hex(group) .. seq) end
   return HELD
 end
@@ -336,6 +336,12 @@ local function failed(seq, attempts, outcome, worker, error, traceback) -- store
   call('HSET', K .. 'f', seq, '\221' .. struct.pack('>I4', count + 1) .. before
     .. encode({ attempts, now, outcome, worker or '', error or false, traceback or false }))
   if error then call('HSET', K .. 'e', seq, error) else call('HDEL', K .. 'e', seq) end
+end
+
+local function end_waiting(state, seq, attempts, reason, error) -- nobody works on it; the caller frees its slot
+  end_as(state, seq, attempts, '', reason)
+  if state == DEAD then failed(seq, attempts, 'reject', nil, error) end
+  note(state == DEAD and 'reject' or 'cancel', state, seq, attempts, nil, reason)
 end
 
 local function id_prefix_of(id) -- the prefix that ids loaded together share: the first 11 bytes of a UUIDv8

@@ -8,7 +8,8 @@
 --       u run_at, l ttl, e latest expiry, k key, n group that keeps order or has slots, h hold reason,
 --       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] if one is set,
 --       o own id, oc token of its reservation, f another queue has a message with the own id (2: leave the item out),
---       i idempotency key, id digest of the body, iw its window
+--       i idempotency key, id digest of the body, iw its window,
+--       x [state, reason, error or false]: it is held, and ends at once
 -- Returns {newly_ready, due, whether the queue is new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
 --       {…, 'taken'}: see f, {…, 'void', token, …}: these reservations were voided meanwhile, nothing was stored. A check
 --       that would not be refused: {0, nil, 0, now}.
@@ -51,7 +52,10 @@ for i, item in ipairs(items) do
     if call('HGET', K .. 'void', 'o' .. item.o) == item.oc then void[#void + 1] = item.oc end
     known = owns[item.o] or call('HEXISTS', K .. 'own', item.o) == 1 or is_stored(item.o)
   end
-  if not known then
+  if not known and item.x then
+    if item.i and item.iw > now then ids[item.i] = { item.iw, item.id } end
+    if item.o then owns[item.o] = true end
+  elseif not known then
     if not (item.k and (keys[item.k] or call('HEXISTS', K .. 'key', item.k) == 1)) then
       depth = depth + 1
       if most_messages > 0 and depth > most_messages then return { 0, false, 0, now, 'full' } end
@@ -116,8 +120,13 @@ local function store(item)
     call('HSET', K .. 'own', item.o, seq)
     if id_prefix_of(item.o) then call('HINCRBY', K .. 'stems', id_prefix_of(item.o), 1) end
   end
-  restore_marks(seq, row)
   remember(item, seq, item.o)
+  if item.x then
+    note('publish', HELD, seq, 0, nil, nil, item.t)
+    end_waiting(item.x[1], seq, 0, item.x[2], item.x[3])
+    return { 'new', seq, item.x[1], false, expires or false }
+  end
+  restore_marks(seq, row)
   local to
   local may, at = not item.h, run_at
   if may then may, at = take_slot(seq, run_at, item.n) end
@@ -146,7 +155,7 @@ local function answer(item)
   local own = item.o and call('HGET', K .. 'own', item.o)
   if own then return again(own) end
   if item.o and is_stored(item.o) then return { 'gone', string.rep('0', 16), item.o } end
-  local holder = item.k and call('HGET', K .. 'key', item.k)
+  local holder = item.k and not item.x and call('HGET', K .. 'key', item.k)
   if holder then
     remember(item, holder, extra_of(row_of(holder)).o)
     return replace(item, holder)

@@ -4,7 +4,7 @@
 -- ARGV  1: now   2: msgpack [[wait, …], …]: tables of waits   3: msgpack [item, …]   4 …: results. An item is a map:
 --       v verb (a ack, n nack, x reject, r release), s number, l lease, d delay, t index of its table of waits (from 1),
 --       f factor for the wait, b index of the result (from 1), bt how long it is kept, y reason, e error, w traceback,
---       g first line of the error, m new max_attempts of the message
+--       g first line of the error, m new max_attempts of the message, h hold reason of a release
 -- Returns {newly_ready, due, answer, …}: {state, own id or ''}, or {-1}: this is not the current lease of its message.
 -- A repeated settle with the same receipt and verb gets the same answer again (see the settle marker in `x`).
 -- `r`: number -> 16 digits of its expiry, then the result; `kept`: by that time.
@@ -58,14 +58,17 @@ local function release(item, x, row)
     return CANCELLED
   end
   local to
-  if item.d and item.d > 0 then
+  if item.h then
+    to = hold(seq, attempts, nil, item.h, nil, marker)
+    leave_group(seq, extra_of(row).l)
+  elseif item.d and item.d > 0 then
     to = enter_delayed(seq, now + item.d, attempts, marker)
     leave_for_retry(seq, extra_of(row).l)
   else
     to = return_to_queue(seq, rank_of(row), attempts, marker, group_of(row))
   end
   restore_marks(seq, row)
-  note('release', to, seq, attempts, x[5])
+  note('release', to, seq, attempts, x[5], item.h)
   return to
 end
 

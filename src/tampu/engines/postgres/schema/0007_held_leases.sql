@@ -1,0 +1,4 @@
+-- Schema 7. A lease may end by holding its message.
+
+-- The settle marker, as in the other indexes: a repeated settle gets the same answer.
+ALTER TABLE tampu.held ADD COLUMN IF NOT EXISTS lease int8;
