@@ -7,7 +7,7 @@ from tampu.broker.atomic import Document, Reply, Unit
 from tampu.broker.store import Store
 from tampu.model.audit import AuditPage, AuditRecord
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
-from tampu.model.definitions import Rule, RuleTest, Schema
+from tampu.model.definitions import Rule, RuleTest, Schema, Subscription
 from tampu.model.errors import (
     DamagedFile,
     Forbidden,
@@ -95,6 +95,7 @@ __all__ = [
     "StorageError",
     "StorageFull",
     "Store",
+    "Subscription",
     "TampuError",
     "Task",
     "TaskFailed",

@@ -29,7 +29,14 @@ def _public(kind: type) -> set[str]:
 
 
 def test_the_names_are_the_same() -> None:
-    assert _public(AsyncStore) == _public(Store) | {"queues", "schedules", "followers", "schemas", "rules"}
+    assert _public(AsyncStore) == _public(Store) | {
+        "queues",
+        "schedules",
+        "followers",
+        "schemas",
+        "rules",
+        "subscriptions",
+    }
     assert _public(AsyncQueues) == _public(Queues)
     assert _public(AsyncSchedules) == _public(Schedules)
 

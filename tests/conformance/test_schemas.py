@@ -124,3 +124,17 @@ def test_the_same_for_tasks_of_an_event_loop(harness: Harness) -> None:
             assert [record.action for record in await store.audit()] == ["schema.put", "schema.delete"]
 
     asyncio.run(run())
+
+
+def test_a_queue_can_keep_invalid_messages_as_dead_letters(store: Store) -> None:
+    store.queues.put("orders", on_invalid="dead")
+    store.schemas.put("order", ORDER, queues="orders")
+    good, bad = store.publish_many("orders", [{"id": 1}, {"id": "x"}])
+    assert (good.state, bad.state, bad.reason) == ("ready", "dead", "schema_invalid")
+    found = store.get(bad.id)
+    assert (found.state, found.reason, found.payload) == ("dead", "schema_invalid", {"id": "x"})
+    assert found.last_error is not None
+    assert "payload.id" in found.last_error
+    assert counts(store, "orders") == {"ready": 1, "dead": 1}
+    assert len(store.claim("orders", limit=5)) == 1
+    assert len(store.replay("orders", where={}).messages) == 1

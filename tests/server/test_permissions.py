@@ -22,6 +22,8 @@ ID = "019b76da-a800-7000-8000-000000000001"
 CONFIG = "/v1/queues/jobs.a/config"
 SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
 SPARK_JOB = {"do": "put", "kind": "spark-job", "name": "jobs.a/nightly", "value": ""}
+RULE = {"when": "false", "actions": [{"archive": True}], "queues": ["jobs.a"]}
+KEPT, OTHER = ({"queue": "jobs.a", "subscriber": name} for name in ("kept", "other"))
 UNIT = {"op": "publish", "queue": "jobs.b", "messages": [{"payload": 1}]}
 DOCUMENT = {"op": "put_document", "kind": "cursor", "name": "x", "value": 1}
 NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
@@ -50,6 +52,15 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "get_schema": ({"view"}, "GET", "/v1/schemas/order", None),
     "put_schema": ({"operate"}, "PUT", "/v1/schemas/order", {"schema": {"title": "any"}, "queues": ["jobs.a"]}),
     "delete_schema": ({"operate"}, "DELETE", "/v1/schemas/other", None),
+    "list_rules": ({"view"}, "GET", "/v1/rules", None),
+    "get_rule": ({"view"}, "GET", "/v1/rules/kept", None),
+    "put_rule": ({"operate"}, "PUT", "/v1/rules/kept", RULE),
+    "test_rule": ({"view"}, "POST", "/v1/rules/kept/test", {"payload": 1}),
+    "delete_rule": ({"operate"}, "DELETE", "/v1/rules/other", None),
+    "list_subscriptions": ({"view"}, "GET", "/v1/subscriptions", None),
+    "get_subscription": ({"view"}, "GET", "/v1/subscriptions/jobs.a@kept", None),
+    "put_subscription": ({"operate"}, "PUT", "/v1/subscriptions/jobs.a@kept", KEPT),
+    "delete_subscription": ({"operate"}, "DELETE", "/v1/subscriptions/jobs.a@other", None),
     "put_config": ({"operate"}, "PATCH", CONFIG, {"lease": 5}),
     "reset_config": ({"operate"}, "DELETE", CONFIG, None),
     "pause": ({"operate"}, "POST", "/v1/queues/jobs.a/pause", None),
@@ -113,6 +124,12 @@ _OF_EACH = {
 }  # fmt: skip
 
 
+_OF_MANY = {
+    "queues": "queues", "stats": "queues", "list_schedules": "schedules", "journal": "transitions",
+    "list_schemas": "schemas", "list_rules": "rules", "list_subscriptions": "subscriptions",
+}  # fmt: skip
+
+
 def _shows_nothing(operation: str, answer: Any) -> bool:
     """A success that tells nothing of what the caller may not see."""
     if operation == "events":
@@ -120,18 +137,17 @@ def _shows_nothing(operation: str, answer: Any) -> bool:
     if operation.startswith("spark"):
         return _shows_no_rows(operation, answer)
     body = answer.json
-    of_many = {"queues": "queues", "stats": "queues", "list_schedules": "schedules", "journal": "transitions"}
-    of_many["list_schemas"] = "schemas"
-    if operation in of_many:
-        return bool(body[of_many[operation]] == [])
-    if operation in ("delete_schedule", "delete_schema"):
+    if operation in _OF_MANY:
+        return bool(body[_OF_MANY[operation]] == [])
+    if operation in ("delete_schedule", "delete_schema", "delete_rule", "delete_subscription"):
         return body["deleted"] is False
     if operation == "audit":
-        return not {"jobs.kept", "tick", "victim"} & {record["target"] for record in body["records"]}
+        body = {"keys": [{"name": record["target"]} for record in body["records"]]}
     if operation in _OF_EACH:
         items = body.get("outcomes") or body.get("leases") or [body]
         return [item["error"]["code"] for item in items] == [_OF_EACH[operation]]
-    return operation == "list_keys" and all(key["name"] != "victim" for key in body["keys"])
+    others = {"victim", "jobs.kept", "tick"}
+    return operation in ("list_keys", "audit") and not others & {key["name"] for key in body["keys"]}
 
 
 def _shows_no_rows(operation: str, answer: Any) -> bool:
@@ -162,6 +178,10 @@ def filled(web: Web) -> dict[str, str]:
     for schema in ("order", "other"):
         body = {"schema": {"title": "any"}, "queues": ["jobs.a"]}
         assert web.request("PUT", f"/v1/schemas/{schema}", body).status == 200
+    for one in (KEPT, OTHER):
+        assert web.request("PUT", f"/v1/subscriptions/jobs.a@{one['subscriber']}", one).status == 200
+    for rule in ("kept", "other"):
+        assert web.request("PUT", f"/v1/rules/{rule}", RULE).status == 200
     plan = {"query": {"columns": ["id"], "queues": ["jobs.a"]}}
     (piece,) = web.post("/v1/spark/plan", plan).json["pieces"]
     return {"id": message["id"], "key": key["id"], "piece": piece}
@@ -180,6 +200,8 @@ def test_a_permission_allows_its_routes_and_no_others(web: Web, filled: dict[str
                 continue  # tested below; the others still need it
             web.post("/v1/queues/jobs.old/messages", {"n": 3})  # it may have been removed just before
             web.request("PUT", "/v1/schemas/other", {"schema": {"title": "any"}, "queues": ["jobs.a"]})
+            web.request("PUT", "/v1/rules/other", RULE)
+            web.request("PUT", "/v1/subscriptions/jobs.a@other", OTHER)
             answer = who.request(*asked)
             if expected:
                 assert answer.status in (200, 201), (operation, answer.raw)
@@ -201,7 +223,8 @@ def test_without_a_key_every_route_is_closed(web: Web, filled: dict[str, str]) -
 ELSEWHERE = {
     "publish", "publish_many", "claim", "get_config", "put_config", "reset_config", "resume", "drain", "close",
     "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key", "config_sources",
-    "put_schema", "delete_schema",
+    "put_schema", "delete_schema", "put_rule", "delete_rule",
+    "put_subscription", "delete_subscription",
 }  # fmt: skip
 """Asked from another tenant they are about that tenant's own queue, schedule or key, whatever its name."""
 

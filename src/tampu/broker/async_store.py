@@ -81,6 +81,15 @@ class AsyncRules(Part):
     test = awaitable(AllVerbs.test_rule)
 
 
+class AsyncSubscriptions(Part):
+    """Who gets what is published to broadcast queues, by queue and subscriber."""
+
+    put = awaitable(AllVerbs.put_subscription)
+    get = awaitable(AllVerbs.get_subscription)
+    list = awaitable(AllVerbs.list_subscriptions)
+    delete = awaitable(AllVerbs.delete_subscription)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -135,6 +144,10 @@ class AsyncStore:
     @property
     def rules(self) -> AsyncRules:
         return AsyncRules(self._verbs, self._drive)
+
+    @property
+    def subscriptions(self) -> AsyncSubscriptions:
+        return AsyncSubscriptions(self._verbs, self._drive)
 
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)

@@ -226,6 +226,10 @@ def prepare(
     ``remember_us`` is as in `port.Load`, ``copies_by_id`` as in `publish_steps.Batch`.
     """
     settings = settings_of(queue)
+    if "@" in queue:
+        raise InvalidMessage(
+            f"{queue} is the queue of a subscription", field="queue", hint=f"publish to {queue.partition('@')[0]}"
+        )
     if settings.status != "open":
         validate.check_open(queue, settings)
     items, simple = validate.items(queue, settings, news)

@@ -102,6 +102,10 @@ class Draft:
             fields.setdefault("content_type", None)
         self.message = msgspec.structs.replace(self.message, **fields)
 
+    def end_done(self, reason: str) -> None:
+        """Store the message as done: its copies are what is delivered."""
+        self.ends = Ending(State.DONE, reason)
+
     def end_dead(self, reason: str, error: str) -> None:
         """Store the message as dead, for this reason: it is never delivered, unless somebody replays it."""
         self.ends = Ending(State.DEAD, reason, error)

@@ -13,7 +13,7 @@ from tampu.engines.groups import ANY, ORDERED, GroupRate, group_rate
 from tampu.engines.port import Document, Engine, QueueClaim
 from tampu.model.config import BUILT_IN, SYSTEM, Backoff, QueueConfig, inherit, parents, read_config
 from tampu.model.decoders import from_json
-from tampu.model.definitions import Definition, Rule, Schema
+from tampu.model.definitions import Definition, Rule, Schema, Subscription
 from tampu.model.times import SECOND
 
 KIND = "queue"
@@ -26,6 +26,7 @@ Read = Callable[[str, str, str], Document | None]
 _OF_PUBLISH: dict[str, Callable[[bytes], Definition]] = {
     "schema": from_json(Schema).decode,
     "rule": from_json(Rule).decode,
+    "subscription": from_json(Subscription).decode,
 }
 """Definitions that publish steps use, by the beginning of their document's name."""
 
@@ -68,6 +69,9 @@ class Settings(msgspec.Struct, frozen=True):
     """Those that messages of this queue may have to match, by their type."""
     rules: tuple[Rule, ...] = ()
     """Those with the trigger ``published`` that are for this queue, in the order in which they run."""
+    broadcast: bool = False
+    subscriptions: tuple[Subscription, ...] = ()
+    """Of a broadcast queue."""
     policies: bool = False
     """True if publish steps have something to do in this queue."""
     simple: bool = False
@@ -108,6 +112,7 @@ def resolve(config: QueueConfig) -> Settings:
         ttl_us=micros(config.ttl),
         on_deadline=config.on_deadline or "keep",
         on_invalid=config.on_invalid or "refuse",
+        broadcast=config.consumer_mode == "broadcast",
         result_ttl_us=micros(config.result_ttl),
         retention_us=micros(config.retention),
         idempotency_us=micros(config.idempotency_window),
@@ -146,12 +151,18 @@ def definitions(source: Documents, tenant: str) -> list[Definition]:
 
 
 def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settings:
-    if not found or queue.startswith(SYSTEM):
+    if "@" in queue:  # the queue of a subscription: its messages were checked on their way to the broadcast queue
+        return msgspec.structs.replace(settings, broadcast=False)
+    if queue.startswith(SYSTEM) or not (found or settings.broadcast):
         return settings
     schemas = tuple(one for one in found if isinstance(one, Schema) and one.applies_to(queue))
     rules = [one for one in found if isinstance(one, Rule) and one.trigger == "published" and one.applies_to(queue)]
     rules.sort(key=lambda rule: (rule.order, rule.name))
-    return msgspec.structs.replace(settings, schemas=schemas, rules=tuple(rules), policies=bool(schemas or rules))
+    subscriptions = tuple(one for one in found if isinstance(one, Subscription) and one.applies_to(queue))
+    return msgspec.structs.replace(
+        settings, schemas=schemas, rules=tuple(rules), subscriptions=subscriptions,
+        policies=bool(schemas or rules or settings.broadcast),
+    )  # fmt: skip
 
 
 class SettingsCache:

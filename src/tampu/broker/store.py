@@ -100,6 +100,15 @@ class Rules(Part):
     test = blocking(AllVerbs.test_rule)
 
 
+class Subscriptions(Part):
+    """Who gets what is published to broadcast queues, by queue and subscriber."""
+
+    put = blocking(AllVerbs.put_subscription)
+    get = blocking(AllVerbs.get_subscription)
+    list = blocking(AllVerbs.list_subscriptions)
+    delete = blocking(AllVerbs.delete_subscription)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -120,6 +129,7 @@ class Store:
         self.followers = Followers(self._verbs, self._drive)
         self.schemas = Schemas(self._verbs, self._drive)
         self.rules = Rules(self._verbs, self._drive)
+        self.subscriptions = Subscriptions(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

@@ -29,6 +29,7 @@ MOST_MESSAGES = 10_000
 MOST_CLAIM = 10_000
 _PRIORITY = 1_000_000_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}\Z")
+_SUBSCRIPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,62}@[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,62}\Z")
 _TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/\-]{0,199}\Z")
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+\-]{1,100}/[A-Za-z0-9!#$&^_.+\-; =]{1,150}\Z")
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
@@ -39,11 +40,15 @@ _USUAL = frozenset({BYTES, JSON})
 _RAW = (bytes, bytearray, memoryview)
 
 
+_OF_QUEUES = ("queue", "receipt", "name", "subscription")
+"""Fields whose names may be those of a subscription's queue."""
+
+
 def name(value: Any, field: str) -> str:
     """The name of a queue or tenant."""
     if field == "queue" and isinstance(value, str) and value.startswith(SYSTEM):
         raise InvalidMessage(f"queues that begin with {SYSTEM} are tampu's own", field=field, hint="use another name")
-    if not isinstance(value, str) or not _NAME.match(value):
+    if not isinstance(value, str) or not (_NAME.match(value) or (field in _OF_QUEUES and _SUBSCRIPTION.match(value))):
         raise InvalidMessage(
             f"{value!r:.150} is not a {field} name",
             field=field,

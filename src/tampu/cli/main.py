@@ -25,6 +25,7 @@ for _name in (
     "commands.manage.copy",
     "commands.manage.schemas",
     "commands.manage.rules",
+    "commands.manage.subscriptions",
     "lake.pipeline",
     "lake.query",
     "commands.serve.server",

@@ -31,10 +31,14 @@ class Ending(msgspec.Struct, frozen=True):
     """How a message ends that nobody works on."""
 
     state: State
-    """``dead`` or ``cancelled``"""
+    """``dead``, ``cancelled`` or ``done``"""
     reason: str
     error: str | None = None
     """Its last error, if it is dead."""
+
+
+ENDING_VERB = {State.DEAD: "reject", State.CANCELLED: "cancel", State.DONE: "ack"}
+"""What the journal says of an `Ending`."""
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):

@@ -19,6 +19,7 @@ Ordering = Literal["fifo", "priority", "deadline", "fair"]
 GroupBy = Literal["group", "type"]
 OnDeadline = Literal["keep", "expire", "dead"]
 OnInvalid = Literal["refuse", "dead"]
+ConsumerMode = Literal["shared", "broadcast"]
 Status = Literal["open", "paused", "draining", "closed"]
 DAY = 86_400.0
 S = TypeVar("S")
@@ -36,9 +37,15 @@ def is_pattern(name: str) -> bool:
 
 
 def parents(name: str) -> list[str]:
-    """From where a queue or scope inherits: the scopes it is in, the longest first, then the defaults."""
+    """From where a queue or scope inherits: the scopes it is in, the longest first, then the defaults.
+
+    The queue of a subscription, such as ``news@billing``, inherits from ``news`` first.
+    """
     if name == DEFAULTS or name.startswith(SYSTEM):
         return []
+    base, of_subscription, _ = name.partition("@")
+    if of_subscription:
+        return [base, *parents(base)]
     parts = name.removesuffix(".*").split(".")
     return [*(".".join(parts[:n]) + ".*" for n in range(len(parts) - 1, 0, -1)), DEFAULTS]
 
@@ -151,6 +158,8 @@ class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """Messages expire this long after publish; 0 is never."""
     on_deadline: OnDeadline | None = None
     """What happens to a message that still waits at its deadline: nothing, it expires, or it becomes dead."""
+    consumer_mode: ConsumerMode | None = None
+    """``shared``: each message goes to one of the workers. ``broadcast``: each subscription gets it."""
     on_invalid: OnInvalid | None = None
     """What happens to a message whose payload does not match a schema: it is refused, or stored as dead."""
     result_ttl: float | None = None
@@ -183,6 +192,7 @@ BUILT_IN = QueueConfig(
     backoff=Backoff(),
     ttl=0.0,
     on_deadline="keep",
+    consumer_mode="shared",
     on_invalid="refuse",
     result_ttl=DAY,
     retention=DAY,

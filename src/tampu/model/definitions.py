@@ -119,3 +119,22 @@ class RuleTest(msgspec.Struct, frozen=True, omit_defaults=True):
     would: list[str] = []
     """What would happen, in words."""
     error: str | None = None
+
+
+class Subscription(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A queue of its own, ``queue@subscriber``, that gets what is published to a broadcast queue."""
+
+    queue: str
+    subscriber: str
+    filter: str | None = None
+    """A CEL expression over ``message``: only messages for which it is true; None: all."""
+    labels: dict[str, str] = {}
+    """For people: who owns it, what it is for."""
+
+    @property
+    def own_queue(self) -> str:
+        """The queue to claim from."""
+        return f"{self.queue}@{self.subscriber}"
+
+    def applies_to(self, queue: str) -> bool:
+        return self.queue == queue

@@ -27,7 +27,7 @@ TABLE = (
     Move("promote", (DELAYED,), WAITING),
     Move("free", (HELD,), WAITING),
     Move("claim", (READY,), (LEASED,)),
-    Move("ack", (LEASED,), (DONE,)),
+    Move("ack", (HELD, LEASED), (DONE,)),
     Move("nack", (LEASED,), (*WAITING, DEAD)),
     Move("reject", (*WAITING, LEASED), (DEAD,)),
     Move("release", (LEASED,), WAITING),
@@ -55,4 +55,4 @@ def after(verb: str) -> frozenset[State | None]:
 STILL = frozenset(verb for verb in VERBS if all(before == after for name, before, after in _PAIRS if name == verb))
 """The verbs that do not change the state of a message."""
 SETTLING = frozenset(verb for verb, before, after in _PAIRS if before is LEASED and after is not LEASED)
-"""The verbs that end a lease. A cancel or a reject may also end a waiting message."""
+"""The verbs that end a lease. A cancel, a reject or an ack may also end a waiting message."""

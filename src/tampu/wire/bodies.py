@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tampu.broker.admin.filters import Where
-from tampu.model.config import Backoff, GroupBy, OnDeadline, Ordering, Status
+from tampu.model.config import Backoff, ConsumerMode, GroupBy, OnDeadline, OnInvalid, Ordering, Status
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import FollowerStatus, Position, Transition
 from tampu.model.message import JSON, MSGPACK, NewMessage, State
@@ -276,6 +276,8 @@ class ConfigBody(RequestBody):
     backoff: Backoff | list[Duration] | float | msgspec.UnsetType | None = msgspec.UNSET
     ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET
     on_deadline: OnDeadline | msgspec.UnsetType | None = msgspec.UNSET
+    consumer_mode: ConsumerMode | msgspec.UnsetType | None = msgspec.UNSET
+    on_invalid: OnInvalid | msgspec.UnsetType | None = msgspec.UNSET
     result_ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET
     retention: Duration | msgspec.UnsetType | None = msgspec.UNSET
     idempotency_window: Duration | msgspec.UnsetType | None = msgspec.UNSET

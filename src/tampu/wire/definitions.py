@@ -17,7 +17,11 @@ def body_of(struct: type[Definition]) -> Any:
     for field in msgspec.structs.fields(struct):
         if field.name in ("name", "version"):
             continue
-        default = {} if field.required else {"default": field.default}
+        default: dict[str, Any] = {}
+        if field.default_factory is not msgspec.NODEFAULT:
+            default["default_factory"] = field.default_factory
+        elif not field.required:
+            default["default"] = field.default
         fields.append((field.name, field.type, msgspec.field(name=field.encode_name, **default)))
     return msgspec.defstruct(f"{struct.__name__}Body", fields, bases=(RequestBody,), kw_only=True)
 

@@ -7,9 +7,10 @@ from typing import Any
 from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.rules.verbs import RULES, RuleVerbs
 from tampu.broker.policies.schemas.verbs import SCHEMAS, SchemaVerbs
+from tampu.broker.policies.subscriptions.verbs import SUBSCRIPTIONS, SubscriptionVerbs
 
-KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES)
+KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS)
 
 
-class PolicyVerbs(SchemaVerbs, RuleVerbs):
+class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs):
     """The verbs of all policies."""

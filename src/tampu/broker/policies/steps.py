@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tampu.broker.policies.rules.step import RuleStep
 from tampu.broker.policies.schemas.step import SchemaStep
+from tampu.broker.policies.subscriptions.step import BroadcastStep
 from tampu.broker.publish_steps import STEPS
 
-STEPS.extend([SchemaStep(), RuleStep()])
+STEPS.extend([SchemaStep(), RuleStep(), BroadcastStep()])

@@ -19,7 +19,7 @@ ALL_TENANTS = "*"
 """The tenant of a key that may act in every tenant; no tenant has this name."""
 _MAX_CACHED = 10_000
 
-QueuePattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_.:*-]{{1,128}}{END}")]
+QueuePattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_.:@*-]{{1,128}}{END}")]
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

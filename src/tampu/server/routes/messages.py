@@ -31,7 +31,7 @@ router = APIRouter(prefix="/v1", tags=["reading"])
 notes = APIRouter(prefix="/v1", tags=["workers"])
 _MOST_NOTE = 256 << 10
 """Bytes of a body with a note: more than a note may have, in any encoding."""
-_POSITION = re.compile(r"([A-Za-z0-9_.:/-]{1,300})=(\d{1,18})\Z")
+_POSITION = re.compile(r"([A-Za-z0-9_.:@/-]{1,300})=(\d{1,18})\Z")
 """A partition is a number, or ``tenant/queue`` if each queue has its own."""
 _read_labels = from_json(dict[str, str]).decode
 Limit = Annotated[int, Query(ge=1, le=10_000, description="Messages per page")]

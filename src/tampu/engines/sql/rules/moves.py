@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tampu.engines.encoding import CANCELLED, CODE, DEAD, DELAYED, DONE, EXPIRED, HELD, READY
-from tampu.engines.port import Ending
+from tampu.engines.port import ENDING_VERB, Ending
 from tampu.engines.rules import dies
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints, blob, columns
@@ -100,8 +100,9 @@ def end_waiting(commit: Commit, ending: Sequence[tuple[MessageRow, Ending]]) -> 
     write_failures(commit, [Failed(message, "reject", None, error) for message, error in dead])
     moves = []
     for message, how in ending:
-        verb = "reject" if CODE[how.state] == DEAD else "cancel"
-        moves.append(Move(message, CODE[how.state], verb, reason=how.reason, detail=how.reason or None))
+        moves.append(
+            Move(message, CODE[how.state], ENDING_VERB[how.state], reason=how.reason, detail=how.reason or None)
+        )
     write_moves(commit, moves)
 
 

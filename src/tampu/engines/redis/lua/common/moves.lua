@@ -341,7 +341,7 @@ end
 local function end_waiting(state, seq, attempts, reason, error) -- nobody works on it; the caller frees its slot
   end_as(state, seq, attempts, '', reason)
   if state == DEAD then failed(seq, attempts, 'reject', nil, error) end
-  note(state == DEAD and 'reject' or 'cancel', state, seq, attempts, nil, reason)
+  note(state == DEAD and 'reject' or state == DONE and 'ack' or 'cancel', state, seq, attempts, nil, reason)
 end
 
 local function id_prefix_of(id) -- the prefix that ids loaded together share: the first 11 bytes of a UUIDv8

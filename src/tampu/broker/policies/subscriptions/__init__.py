@@ -1,0 +1,1 @@
+"""Subscriptions: who gets what is published to a broadcast queue."""

@@ -1,0 +1,136 @@
+"""Broadcast queues: each subscription is a queue of its own, and gets what is published once, on every engine."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import tampu
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness, counts, payloads
+
+
+@pytest.fixture
+def news(store: Store) -> Store:
+    store.queues.put("news", consumer_mode="broadcast", max_attempts=2)
+    store.subscriptions.put("news", "all")
+    store.subscriptions.put("news", "billing", filter="message.type == 'invoice'")
+    return store
+
+
+def test_each_subscription_gets_what_its_filter_lets_through(news: Store) -> None:
+    first, second = news.publish_many("news", [tampu.NewMessage(1, type="invoice"), tampu.NewMessage(2, type="note")])
+    assert (first.state, first.queue) == ("done", "news")
+    assert news.get(second.id).state == "done"
+    assert payloads(news.claim("news@all", limit=9)) == [1, 2]
+    assert payloads(news.claim("news@billing", limit=9)) == [1]
+    assert news.claim("news") == []
+    assert counts(news, "news") == {"done": 2}
+
+
+def test_each_has_its_own_leases_retries_and_dead_letters(news: Store) -> None:
+    news.publish("news", 1, type="invoice")
+    (one,), (other,) = news.claim("news@all"), news.claim("news@billing")
+    assert one.id != other.id
+    assert one.message.max_attempts == 2, "inherited from news"
+    news.reject(one, "no")
+    news.ack(other)
+    assert (counts(news, "news@all"), counts(news, "news@billing")) == ({"dead": 1}, {"done": 1})
+    news.queues.put("news@all", max_attempts=7)
+    news.publish("news", 2)
+    assert news.claim("news@all")[0].message.max_attempts == 7
+
+
+def test_the_same_publish_again_reaches_nobody_twice(news: Store) -> None:
+    for _ in range(3):
+        news.publish("news", 1, type="invoice", idempotency_key="once")
+    id = "019b76da-a800-4000-8000-000000000001"
+    for _ in range(2):
+        news.publish("news", 2, id=id)
+    assert payloads(news.claim("news@all", limit=9)) == [1, 2]
+    assert payloads(news.claim("news@billing", limit=9)) == [1]
+
+
+def test_subscriptions_come_and_go_while_it_runs(news: Store) -> None:
+    news.publish("news", 1)
+    assert news.subscriptions.put("news", "late").own_queue == "news@late"
+    assert [one.subscriber for one in news.subscriptions.list("news")] == ["all", "billing", "late"]
+    assert news.subscriptions.get("news", "billing").filter == "message.type == 'invoice'"
+    assert news.subscriptions.delete("news", "all")
+    assert not news.subscriptions.delete("news", "all")
+    news.publish("news", 2)
+    assert payloads(news.claim("news@late", limit=9)) == [2]
+    assert payloads(news.claim("news@all", limit=9)) == [1], "what it has got stays"
+    with pytest.raises(tampu.NotFound):
+        news.subscriptions.get("news", "all")
+
+
+def test_a_publish_is_all_or_nothing(news: Store) -> None:
+    news.queues.put("news@all", max_depth=1)
+    news.publish("news", 1, type="invoice")
+    with pytest.raises(tampu.QueueFull):
+        news.publish("news", 2, type="invoice")
+    assert payloads(news.claim("news@billing", limit=9)) == [1]
+
+
+def test_what_makes_no_sense_is_refused(news: Store) -> None:
+    with pytest.raises(tampu.InvalidMessage) as refused:
+        news.publish("news@all", 1)
+    assert "publish to news" in (refused.value.hint or "")
+    for queue, name in (("a b", "x"), ("news", "a b"), ("news", ""), ("news@all", "x@y"), ("n" * 64, "x")):
+        with pytest.raises(tampu.TampuError):
+            news.subscriptions.put(queue, name)
+    with pytest.raises(tampu.InvalidConfig):
+        news.subscriptions.put("news", "x", filter="(")
+    assert len(news.subscriptions.list()) == 2
+
+
+def test_a_filter_that_fails_lets_nothing_through(news: Store) -> None:
+    news.subscriptions.put("news", "rich", filter="message.payload.total > 10")
+    news.publish_many("news", [{"total": 11}, {"other": 1}, "text"])
+    assert payloads(news.claim("news@rich", limit=9)) == [{"total": 11}]
+
+
+def test_a_shared_queue_ignores_subscriptions(store: Store) -> None:
+    store.subscriptions.put("jobs", "all")
+    store.publish("jobs", 1)
+    assert payloads(store.claim("jobs")) == [1]
+    assert store.queues.list() == ["jobs"]
+
+
+def test_rules_and_schemas_apply_before_it_is_broadcast(news: Store) -> None:
+    news.schemas.put("number", {"type": "integer"}, queues="news")
+    news.rules.put("double", queues="news", actions=[{"transform": "message.payload * 2"}])
+    news.publish("news", 21)
+    with pytest.raises(tampu.InvalidMessage):
+        news.publish("news", "x")
+    assert payloads(news.claim("news@all", limit=9)) == [42]
+
+
+def test_many_are_settled_by_two_subscriptions_at_once(news: Store) -> None:
+    many = 300
+    for start in range(0, many, 100):
+        news.publish_many("news", [tampu.NewMessage(n, type="invoice") for n in range(start, start + 100)])
+    found: dict[str, list[int]] = {"all": [], "billing": []}
+
+    def work(name: str) -> None:
+        while leases := news.claim(f"news@{name}", limit=50):
+            found[name] += payloads(leases)
+            news.settle([tampu.Ack(lease) for lease in leases])
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(found["all"]) == sorted(found["billing"]) == list(range(many))
+    assert counts(news, "news@all") == counts(news, "news@billing") == {"done": many}
+
+
+def test_other_tenants_have_their_own(news: Store, harness: Harness) -> None:
+    other = harness.open(tenant="other")
+    other.queues.put("news", consumer_mode="broadcast")
+    other.publish("news", 1)
+    assert other.subscriptions.list() == []
+    assert news.claim("news@all") == []
