@@ -141,3 +141,38 @@ def test_other_tenants_have_their_own(store: Store, harness: Harness) -> None:
     other = harness.open(tenant="other")
     assert other.rules.list() == []
     assert other.publish("jobs", 1).state == "ready"
+
+
+@pytest.mark.parametrize("trigger", ["completed", "failed", "dead", "expired"])
+def test_what_happens_later_triggers_rules_once(store: Store, harness: Harness, trigger: Any) -> None:
+    store.publish("jobs", {"n": 0})
+    store.ack(store.claim("jobs")[0])
+    answer = {"queue": "seen", "expression": "[message.payload.n, message.reason, message.attempts]"}
+    store.rules.put(
+        "later", queues="jobs", trigger=trigger, when="message.payload.n > 0", actions=[{"publish": answer}]
+    )
+    for n in (1, 2):
+        store.publish("jobs", {"n": n}, ttl=60)
+    if trigger == "expired":
+        harness.clock.advance(61)
+        harness.sweep()
+    else:
+        for lease in store.claim("jobs", limit=2):
+            getattr(store, {"completed": "ack", "failed": "nack", "dead": "reject"}[trigger])(lease)
+    for _ in range(3):
+        harness.follow()
+    found = [message.payload for message in store.messages("seen")]
+    attempts = 0 if trigger == "expired" else 1
+    assert [(n, made) for n, _, made in found] == [(1, attempts), (2, attempts)]
+    if trigger == "dead":
+        assert found[0][1] == "unrecoverable"
+
+
+def test_a_rule_that_copies_dead_letters_to_their_own_queue_ends(store: Store, harness: Harness) -> None:
+    store.rules.put("again", queues="jobs", trigger="dead", actions=[{"copy": "jobs"}])
+    store.publish("jobs", 1)
+    for _ in range(12):
+        for lease in store.claim("jobs", limit=5):
+            store.reject(lease)
+        harness.follow()
+    assert counts(store, "jobs") == {"dead": 9}

@@ -21,10 +21,12 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from tampu.broker import publish, validate
+from tampu.broker import publish, settings, validate
 from tampu.broker.core import Core, PublishSet
 from tampu.broker.journal_readers import FOLLOWER, Intent
 from tampu.engines.port import DeleteDocument, Document, Publish, PutDocument
+from tampu.model.definitions import Definition
+from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Transition
 from tampu.model.message import Message, NewMessage
 
@@ -89,6 +91,19 @@ class Effects:
         self._messages.setdefault((cause.tenant, queue), []).append(message)
         return id
 
+    def refusal(self, cause: Transition, queue: str, payload: Any, **options: Any) -> str | None:
+        """Why the queue would not take such a message for what it is; None if it would.
+
+        A queue that is full or closed takes it later: then the follower waits.
+        """
+        try:
+            publish.PublishVerbs(self._core, cause.tenant).publishing(queue, [NewMessage(payload, **options)])
+        except QueueClosed:
+            pass
+        except (InvalidMessage, PayloadTooLarge) as error:
+            return str(error)
+        return None
+
     def put_document(self, kind: str, tenant: str, name: str, value: Any, version: int | None = None) -> None:
         """Write a JSON document; with ``version`` only if that is still its version (0: it must be new)."""
         self._documents[kind, tenant, name] = PutDocument(kind, tenant, name, msgspec.json.encode(value), version)
@@ -116,6 +131,10 @@ class Effects:
     def document(self, kind: str, tenant: str, name: str) -> Document | None:
         """A document as it is stored, without what is in these effects."""
         return self._core.engine.document(kind, tenant, name)
+
+    def definitions(self, tenant: str) -> list[Definition]:
+        """The schemas, rules and subscriptions of a tenant."""
+        return settings.definitions(self._core.engine, tenant)
 
     # -- for who stores them
 

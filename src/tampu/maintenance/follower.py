@@ -21,6 +21,7 @@ from tampu.broker.core import Core
 from tampu.broker.followers import FOLLOWERS, Effects, Handler, reader_name
 from tampu.broker.journal_cursor import JournalCursor, end_of_journal
 from tampu.broker.journal_readers import Failure, Reader
+from tampu.broker.policies.followers import OWN
 from tampu.engines.port import Cancel, Free, PollStatus, Publish, Together
 from tampu.model.errors import QueueClosed, QueueFull, StorageError, TampuError, VersionConflict
 from tampu.model.journal import Position, Transition
@@ -57,12 +58,14 @@ class Follower:
         self._longest = _LAST_SECONDS
         self._last_poll: tuple[int, Position | None] | None = None
         self._thread: threading.Thread | None = None
+        self._own: list[Handler] | None = None
+        """Tampu's own handlers that are used; None: not known."""
 
     # -- one look at the journal
 
     def turn(self) -> int | None:
         """Hand each handler its next page; how many transitions there were. None: there are more, look again now."""
-        handlers = list(FOLLOWERS)
+        handlers = self._handlers()
         self.enroll(handlers)
         starts: list[Position] = []
         pages: list[tuple[JournalCursor, list[Transition]]] = []
@@ -84,6 +87,14 @@ class Follower:
         if any(cursor.more for cursor, _ in pages):
             return None
         return sum(len(transitions) for _, transitions in pages)
+
+    def _handlers(self) -> list[Handler]:
+        """Those that programs have registered, and those of tampu that somebody uses: they have a position."""
+        if self._own is None:
+            engine = self._core.engine
+            stored = (journal_readers.KIND, journal_readers.TENANT)
+            self._own = [own for own in OWN if engine.document(*stored, reader_name(own.name)) is not None]
+        return [*FOLLOWERS, *self._own]
 
     def enroll(self, handlers: Sequence[Handler]) -> None:
         """Know the positions of the handlers; those that are new begin at the end of the journal."""
@@ -179,7 +190,7 @@ class Follower:
 
     def start(self) -> None:
         """Start the thread, unless it runs already or there are no followers."""
-        if FOLLOWERS and self._thread is None:
+        if self._thread is None and self._handlers():
             self._core.coalescer.on_commit.append(self._committed)
             self._thread = threading.Thread(target=self._run, name="tampu-follower", daemon=True)
             self._thread.start()
@@ -195,6 +206,7 @@ class Follower:
         self._longest = _LAST_SECONDS if status.journal_end is None else _POLLED_SECONDS
         if found != self._last_poll:
             self._last_poll = found
+            self._own = None
             self.wake()
 
     def _committed(self, _calls: int, _seconds: float) -> None:
@@ -218,7 +230,7 @@ class Follower:
 
     def step(self) -> float:
         """Give new transitions to the handlers. Return the seconds to wait, unless something wakes the thread."""
-        if not FOLLOWERS or not self._leads():
+        if not self._handlers() or not self._leads():
             self.forget()
             return _RETRY_SECONDS
         count = self.turn()

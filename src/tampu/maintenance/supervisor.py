@@ -87,8 +87,8 @@ class Supervisor:
             self._next_us = None
             self._scheduler.forget()
             return _LOOK_SECONDS
-        self._follower.start()
         self._follower.on_poll(status)
+        self._follower.start()
         dues = (self._sweeper.sweep(status), self._scheduler.fire(status))
         self._next_us = min((at for at in dues if at is not None), default=None)
         self._reorderer.rank(status)  # it is never due before the next turn

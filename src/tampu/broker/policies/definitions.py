@@ -12,10 +12,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tampu.broker import validate
+from tampu.broker import journal_readers, validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Read, Steps
-from tampu.engines.port import DeleteDocument, Document, PutDocument
+from tampu.broker.journal_cursor import end_of_journal
+from tampu.broker.journal_readers import Reader
+from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.model import patterns
 from tampu.model.decoders import convert, from_json
 from tampu.model.definitions import Definition
@@ -52,6 +54,10 @@ class Kind(Generic[D]):
     def places(self, _definition: D) -> tuple[str, ...]:
         """Patterns of the queues that it is about: who may view or change it depends on them."""
         return ("*",)
+
+    def follower(self, _definition: D) -> str | None:
+        """The name of the follower that acts by it, if it needs one: the follower begins when the first is stored."""
+        return None
 
     # -- for who stores them
 
@@ -102,6 +108,7 @@ class DefinitionVerbs(Recording):
             else:
                 kind.check_change(old, new)
             calls = [PutDocument(DOCUMENT, self.tenant, name, _stored(new), document.version if document else 0)]
+            calls += yield Read(lambda e: _begin(e, kind.follower(new)))  # noqa: B023 - read at once
             if kind.keeps_versions and old is not None:
                 calls.append(PutDocument(_OLD, self.tenant, f"{name}@{old.version}", _stored(old)))
             try:
@@ -158,6 +165,16 @@ class DefinitionVerbs(Recording):
         gone, *_ = yield from self.recorded(calls, f"{kind.word}.delete", name, old)
         self.core.settings.forget()
         return bool(gone)
+
+
+def _begin(engine: Engine, follower: str | None) -> list[PutDocument]:
+    """The call that lets a follower begin at the end of the journal; none if it has begun already."""
+    if follower is None:
+        return []
+    name = journal_readers.FOLLOWER + follower
+    if engine.document(journal_readers.KIND, journal_readers.TENANT, name) is not None:
+        return []
+    return [journal_readers.saving(Reader(name, end_of_journal(engine), engine.now()), version=0)]
 
 
 def _stored(definition: Definition) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tampu.broker.policies import cel
 from tampu.broker.policies.rules import seen
+from tampu.broker.policies.rules.names import HOPS, MOST_HOPS, hops_of
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
 from tampu.model.definitions import Action, Changes, Rule, matches
@@ -17,9 +18,6 @@ from tampu.model.reasons import ROUTING_LOOP
 from tampu.model.times import duration, moment, seconds_of
 
 log = logging.getLogger("tampu")
-HOPS = "tampu-hops"
-"""The header that counts how often rules have moved or copied a message."""
-MOST_HOPS = 8
 RULE_ERROR = "tampu-rule-error"
 """The header of a message that a rule could not be applied to: the name of the rule, and why."""
 
@@ -70,11 +68,6 @@ def failed(draft: Draft, rule: Rule, why: str) -> None:
 
 def _add_headers(draft: Draft, headers: dict[str, str]) -> None:
     draft.change(headers={**(draft.message.headers or {}), **headers})
-
-
-def hops_of(headers: dict[str, str] | None) -> int:
-    text = (headers or {}).get(HOPS, "0")
-    return int(text) if text.isdecimal() and len(text) < 4 else MOST_HOPS
 
 
 def _hop(draft: Draft, rule: Rule) -> str | None:

@@ -11,6 +11,7 @@ from tampu.broker.core import Read, Steps
 from tampu.broker.policies import cel
 from tampu.broker.policies.definitions import DefinitionVerbs, Kind, texts
 from tampu.broker.policies.rules import seen
+from tampu.broker.policies.rules.names import FOLLOWER
 from tampu.broker.policies.rules.step import micros
 from tampu.broker.publish_steps import Draft
 from tampu.model.definitions import Action, Rule, RuleTest, Trigger, matches
@@ -38,6 +39,9 @@ class Rules(Kind[Rule]):
         for number, action in enumerate(definition.actions):
             _check_action(action, f"actions[{number}]", ended=definition.trigger != "published")
         return definition
+
+    def follower(self, definition: Rule) -> str | None:
+        return None if definition.trigger == "published" else FOLLOWER
 
     def places(self, definition: Rule) -> tuple[str, ...]:
         return (*(definition.queues or ("*",)), *targets(definition))

@@ -1,0 +1,8 @@
+"""Followers of tampu's own policies. One works when somebody uses its policy: then it has a position in the store."""
+
+from __future__ import annotations
+
+from tampu.broker.followers import Handler
+from tampu.broker.policies.rules.follower import RuleFollower
+
+OWN: tuple[Handler, ...] = (RuleFollower(),)
