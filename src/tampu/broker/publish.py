@@ -136,9 +136,10 @@ class PublishVerbs:
             copies_by_id="atomic:eventual" in self.core.engine.capabilities, now=self.core.engine.now,
         )  # fmt: skip
         if type(step) is Publish and not step.simple:  # a message with a priority is never simple
-            ordering = self._settings(queue).ordering
-            if ordering != "priority" and any(item.body.priority for item in step.items):
-                self._warn_of_priority(queue, ordering)
+            for item in step.items:
+                if item.body.priority and item.ordering != "priority":
+                    self._warn_of_priority(queue, item.ordering)
+                    break
         return step
 
     def _warn_of_priority(self, queue: str, ordering: str) -> None:

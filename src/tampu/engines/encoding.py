@@ -170,6 +170,8 @@ _MOST_BLOCKS = 4096
 _LOW_BITS = 26
 _LOW = (1 << _LOW_BITS) - 1
 _TAIL = (1 << TAIL_BITS) - 1
+_FEW = 8
+"""So few ids are made one by one."""
 
 
 def secret_tails(secret: bytes, block: int, size: int) -> bytes:
@@ -231,31 +233,36 @@ class Ids:
         """Up to this number, ids end with the tail of the schema."""
         self._blocks: dict[int, tuple[int, ...]] = {}
 
-    def _tail(self, seq: int) -> int:
-        """The last bits of an id."""
-        if seq <= self.since:
-            return self.tail
-        block, low = seq >> BLOCK_BITS, seq & BLOCK - 1
+    def _tails(self, block: int, count: int) -> tuple[int, ...]:
+        """At least the first ``count`` secret tails of a block, with bits to spare."""
         tails = self._blocks.get(block, ())
-        if len(tails) <= low:
+        if len(tails) < count:
             if len(self._blocks) >= _MOST_BLOCKS:
                 self._blocks.clear()
-            raw = secret_tails(self.secret, block, (low + 1) * TAIL_BYTES)
+            raw = secret_tails(self.secret, block, count * TAIL_BYTES)
             tails = self._blocks[block] = struct.unpack(f">{len(raw) // TAIL_BYTES}I", raw)
-        return tails[low] & _TAIL
+        return tails
+
+    def _tail(self, seq: int) -> int:
+        """The last bits of an id."""
+        low = seq & BLOCK - 1
+        return self.tail if seq <= self.since else self._tails(seq >> BLOCK_BITS, low + 1)[low] & _TAIL
 
     def of(self, stamp: int, seq: int) -> str:
         return f"{_start(stamp, seq >> _LOW_BITS)}{(seq & _LOW) << TAIL_BITS | self._tail(seq):012x}"
 
     def many(self, stamps: Sequence[int], seqs: Sequence[int]) -> list[str]:
-        made = []
-        stamp = high = start = None
-        for new, seq in zip(stamps, seqs, strict=True):
-            if new != stamp or seq >> _LOW_BITS != high:
-                stamp, high = new, seq >> _LOW_BITS
-                start = _start(stamp, high)
-            made.append(f"{start}{(seq & _LOW) << TAIL_BITS | self._tail(seq):012x}")
-        return made
+        """Ids of one time and one block have most in common. Others are made by halves, in the end one by one."""
+        count = len(seqs)
+        if count <= _FEW:
+            return [self.of(stamp, seq) for stamp, seq in zip(stamps, seqs, strict=True)]
+        first, last = min(seqs), max(seqs)
+        block = first >> BLOCK_BITS
+        if first <= self.since or last >> BLOCK_BITS != block or stamps.count(stamps[0]) < count:
+            half = count // 2
+            return self.many(stamps[:half], seqs[:half]) + self.many(stamps[half:], seqs[half:])
+        start, tails = _start(stamps[0], first >> _LOW_BITS), self._tails(block, (last & BLOCK - 1) + 1)
+        return [f"{start}{(seq & _LOW) << TAIL_BITS | tails[seq & BLOCK - 1] & _TAIL:012x}" for seq in seqs]
 
     def seq_of(self, id: str) -> Parsed | None:
         value = int(id.replace("-", ""), 16)

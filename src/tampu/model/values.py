@@ -26,7 +26,8 @@ _to_json = msgspec.json.Encoder().encode
 _to_msgpack = msgspec.msgpack.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
 _from_msgpack = msgspec.msgpack.Decoder().decode
-_DEFAULTS = (None, None, *Body.__struct_defaults__)
+_LAST_DEFAULTS = tuple(reversed(Body.__struct_defaults__))
+"""The defaults of a body's fields from the last one on. The first two, type and payload, have none."""
 
 NOT_ENCODED = (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError)
 """What encoders raise for a value that they refuse."""
@@ -77,7 +78,9 @@ def pack_body(body: Body) -> bytes:
     """The fields in their order, without the defaults at the end: most messages have many. See `unpack_body`."""
     values = msgspec.structs.astuple(body)
     used = len(values)
-    while used > 2 and values[used - 1] == _DEFAULTS[used - 1]:
+    for value, default in zip(reversed(values), _LAST_DEFAULTS, strict=False):
+        if value != default:
+            break
         used -= 1
     return _to_msgpack(values[:used])
 

@@ -22,7 +22,7 @@ from tampu.engines.mariadb.ops import OPERATIONS
 from tampu.engines.mariadb.ops.common import Rows, start
 from tampu.engines.mariadb.templates import Quote, escaped, in_hex, statements
 from tampu.engines.sql import db as sql_db
-from tampu.engines.sql.db import Ints
+from tampu.engines.sql.db import Blobs, Ints, Uuids, Values
 
 _IDLE_SECONDS = 1.0
 """A connection that was idle for longer is checked before use."""
@@ -31,6 +31,19 @@ DECODERS: dict[Any, Any] = {
     **dict.fromkeys((FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL), int),  # sums of numbers
     **dict.fromkeys((FIELD_TYPE.FLOAT, FIELD_TYPE.DOUBLE), float),
 }
+
+_KINDS: dict[str, type[Ints | Blobs]] = {"i": Ints, "b": Blobs, "u": Uuids}
+
+
+def _as_columns(parameters: Sequence[Any]) -> list[Any]:
+    """The parameters of a statement, with rows of values as columns."""
+    found: list[Any] = []
+    for value in parameters:
+        if type(value) is Values:
+            found += [_KINDS[kind](column) for kind, column in value.columns()]
+        else:
+            found.append(value)
+    return found
 
 
 class Answer:
@@ -203,10 +216,11 @@ class Db(sql_db.ServerDb):
     # -- by name, also operations of several statements
 
     def ahead(self, name: str, *parameters: Any) -> Callable[[], Rows]:
+        values = _as_columns(parameters)
         operation = OPERATIONS.get(name)
         if operation is None:
-            return self.submit(name, *parameters).get
-        begun = operation(self, *parameters)
+            return self.submit(name, *values).get
+        begun = operation(self, *values)
         return list if begun is None else start(begun)
 
     def rows(self, name: str, *parameters: Any) -> Rows:

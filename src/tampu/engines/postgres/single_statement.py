@@ -138,7 +138,8 @@ class SingleStatement:
 
         def make(began: int, rows: list[Any]) -> list[Lease]:
             until = began + want.lease_us
-            ids = self._registry.id.many([stamp for _, _, stamp, _, _, _ in rows], [seq for _, seq, _, _, _, _ in rows])
+            _, seqs, stamps, *_ = zip(*rows, strict=True) if rows else ((),) * 3
+            ids = self._registry.id.many(stamps, seqs)
             return [
                 Lease(
                     Message(id, tenant, queue, leased, unpack_body(body), 1, max_attempts, created),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import select
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -19,7 +19,7 @@ from psycopg.adapt import AdaptersMap, Transformer
 from psycopg.pq import ExecStatus, Format
 from psycopg.types.string import ByteaBinaryLoader
 
-from tampu.engines.sql.db import Blobs, Ints, Uuids
+from tampu.engines.sql.db import Blobs, Ints, Uuids, Values
 
 _HEADER = struct.Struct(">iiiii")
 _LENGTH = struct.Struct(">i").pack
@@ -33,7 +33,7 @@ _MOST_FORMATS = 32
 _BINARY = [[Format.BINARY] * count for count in range(_MOST_FORMATS)]
 
 
-def _ints(values: Ints) -> bytes:
+def _ints(values: Sequence[int | None]) -> bytes:
     """An int8[] in binary format."""
     if not values:
         return _HEADER.pack(0, 0, _INT8, 0, 1)[:12]
@@ -46,7 +46,7 @@ def _ints(values: Ints) -> bytes:
     return _HEADER.pack(1, 0, _INT8, count, 1) + struct.pack(f">{'iq' * count}", *flat)
 
 
-def _blobs(values: Blobs, item: int = _BYTEA) -> bytes:
+def _blobs(values: Sequence[bytes | None], item: int = _BYTEA) -> bytes:
     """A bytea[] in binary format, or an array of another type with bytes inside."""
     if not values:
         return _HEADER.pack(0, 0, item, 0, 1)[:12]
@@ -60,7 +60,7 @@ def _blobs(values: Blobs, item: int = _BYTEA) -> bytes:
     return b"".join(parts)
 
 
-def _uuids(column: Uuids) -> bytes:
+def _uuids(column: Sequence[bytes | None]) -> bytes:
     return _blobs(column, _UUID)
 
 
@@ -74,6 +74,7 @@ _TO_BINARY: dict[type, Callable[[Any], bytes]] = {
     Blobs: _blobs,
     Uuids: _uuids,
 }
+_KINDS: dict[str, Callable[[Sequence[Any]], bytes]] = {"i": _ints, "b": _blobs, "u": _uuids}
 
 
 class _Context:
@@ -107,7 +108,12 @@ class Wire:
 
     def send(self, text: bytes, parameters: tuple[Any, ...] = ()) -> Answer:
         """Queue a statement; it is sent when a result is needed."""
-        values = [None if value is None else _TO_BINARY[type(value)](value) for value in parameters]
+        values: list[bytes | None] = []
+        for value in parameters:
+            if type(value) is Values:
+                values += [_KINDS[kind](column) for kind, column in value.columns()]
+            else:
+                values.append(None if value is None else _TO_BINARY[type(value)](value))
         formats = _BINARY[len(values)]
         if self._prepare:
             name = self._prepared.get(text)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tampu.engines.encoding import DEAD, Record, id_text, pack_seqs, unpack_seqs
 from tampu.engines.port import Call, Listener, Together
-from tampu.engines.sql.db import Blobs, Db, Ints, columns
+from tampu.engines.sql.db import Blobs, Db, Ints, Values
 from tampu.engines.sql.locks import Locks
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.rules.fair import FairTurns
@@ -45,6 +45,14 @@ class SentTooEarly(Exception):
 class Commit:
     """What the verbs of a commit gather."""
 
+    due: int | None = None
+    """The earliest time at which something this commit wrote is due."""
+    swept = False
+    """This commit sweeps. It must not wait for rows that others have locked."""
+    taken = 0
+    """Number of messages claimed."""
+    _turns: FairTurns | None = None
+
     def __init__(
         self,
         db: Db,
@@ -60,8 +68,6 @@ class Commit:
         """How many messages became ready, by queue."""
         self.leases_expired: dict[int, tuple[int, int]] = {}
         """Expired leases by queue: how many messages are ready again, and how many are dead."""
-        self.due: int | None = None
-        """The earliest time at which something this commit wrote is due."""
         self.waits: dict[int, int] = {}
         """Until when messages that got a slot in this commit wait, for their time or for a token."""
         self._deltas: dict[tuple[int, int], int] = {}
@@ -78,15 +84,10 @@ class Commit:
         self.sent = sent
         """A statement that was sent with the beginning of the commit (`claim.Sent` or `settle.Sent`)."""
         self._locks = locks
-        self.swept = False
-        """This commit sweeps. It must not wait for rows that others have locked."""
         self.deferred: list[Callable[[], None]] = []
         """Work to do while the server commits: building the replies."""
-        self.taken = 0
-        """Number of messages claimed."""
         self.named: dict[int, tuple[str, str]] = {}
         """(tenant, name) of queues with new ready messages, by number, for waking waiting claims."""
-        self._turns: FairTurns | None = None
         self._block = range(block, block + BLOCK) if block is not None else range(0)
         self._claims: list[tuple[int, int, bytes]] = []
         self._reap_rows: list[tuple[int, int, int]] = []
@@ -228,9 +229,7 @@ class Commit:
         if leases:
             self.db.send(
                 "schedule_reap",
-                *columns(
-                    "iib", ((until, lease, struct.pack(f">{len(seqs)}q", *seqs)) for until, lease, seqs in leases)
-                ),
+                Values("iib", [(until, lease, struct.pack(f">{len(seqs)}q", *seqs)) for until, lease, seqs in leases]),
             )
             self._reap_rows.extend((until, lease, 0) for until, lease, _ in leases)
             self.falls_due(min(until for until, _, _ in leases))
@@ -294,7 +293,7 @@ class Commit:
         over = [(until_if_complete(lease, count), lease) for lease, count in settled]
         gone = sorted((until, lease) for until, lease in over if until is not None)
         if gone:
-            self.db.send("delete_settled_claims", *columns("ii", gone))
+            self.db.send("delete_settled_claims", Values("ii", gone))
         self.leases_expired = expired_leases(records)
         self._name_queues()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tampu.model.errors import TampuError
@@ -27,13 +27,21 @@ class Uuids(Blobs):
     __slots__ = ()
 
 
-_KINDS: dict[str, type[Ints | Blobs]] = {"i": Ints, "b": Blobs, "u": Uuids}
+class Values:
+    """Rows of values, the last parameter of most statements that write: a database takes them as rows or as columns.
 
+    ``kinds`` has a letter for each column: i for numbers, b for bytes, u for ids.
+    """
 
-def columns(kinds: str, rows: Iterable[Sequence[Any]]) -> list[Ints | Blobs]:
-    """The columns of these rows. ``kinds`` has a letter for each: i for numbers, b for bytes, u for ids."""
-    found = list(zip(*rows, strict=True)) or [()] * len(kinds)
-    return [_KINDS[kind](column) for kind, column in zip(kinds, found, strict=True)]
+    __slots__ = ("kinds", "rows")
+
+    def __init__(self, kinds: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.kinds = kinds
+        self.rows = rows
+
+    def columns(self) -> list[tuple[str, Sequence[Any]]]:
+        """(kind, values) of each column."""
+        return list(zip(self.kinds, zip(*self.rows, strict=True) if self.rows else [()] * len(self.kinds), strict=True))
 
 
 class Db(Protocol):

@@ -106,11 +106,12 @@ def _get(db: Db, registry: QueueRegistry, seq: int, now: int | None) -> Message 
     history = db.ahead("select_failures", seq)
     result = db.ahead("select_result", seq, now)
     for row in message():
-        failures = tuple(
+        failures = [
             Failure(attempt, moment(at), outcome, text(worker), text(error), text(traceback))
             for attempt, at, outcome, worker, error, traceback in history()
-        )
-        return _message(db, registry, row, failures, next((body for (body,) in result()), None))
+        ]
+        (body,) = (result() or [(None,)])[0]
+        return _message(db, registry, row, tuple(failures), body)
     return None
 
 

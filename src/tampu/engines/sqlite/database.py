@@ -1,9 +1,9 @@
 """A SQLite connection for `tampu.engines.sql`: runs the statements in `statements/` and operations by name.
 
-In a statement, ``$1``, ``$2``, … are values. A column of values is a JSON list inside ``json_each($1)``; anywhere else
-the statement runs once for each row of its columns. The rules have texts as bytes, and the file has them as text:
-``text($2)`` decodes a value, ``bytes(m.lane)`` encodes a column of the result. One name may stand for several
-statements, each ended by a semicolon at the end of a line; it returns the rows of all of them.
+In a statement, ``$1``, ``$2``, … are values. A column of numbers is a JSON list inside ``json_each($1)``. With rows of
+values, which come last, the statement runs once for each row. The rules have texts as bytes, and the file has them as
+text: statements cast them. One name may stand for several statements, each ended by a semicolon at the end of a line;
+it returns the rows of all of them.
 """
 
 from __future__ import annotations
@@ -17,87 +17,34 @@ from typing import Any
 
 from tampu.engines.encoding import as_json
 from tampu.engines.sql import db as sql_db
-from tampu.engines.sql.db import Blobs, Ints, Uuids
+from tampu.engines.sql.db import Values
 from tampu.engines.sql.named_statements import load
 
 Rows = list[Any]
-_COLUMNS = {Ints, Blobs, Uuids}
-_BYTES = "bytes_of"
-"""The name of a result column that is encoded."""
 
 
 class Statement:
-    """One statement, with the numbers of its values that are treated specially."""
+    """One statement, with the positions of its values that are JSON lists."""
 
     def __init__(self, text: str) -> None:
-        self._lists = {int(n) - 1 for n in re.findall(r"json_each\(\$(\d+)\)", text)}
-        self._texts = {int(n) - 1 for n in re.findall(r"\btext\(\$(\d+)\)", text)}
-        text = re.sub(r"\btext\((\$\d+)\)", r"\1", text)
-        self._encodes = "bytes(" in text
-        text = re.sub(r"\bbytes\(([^()]*)\)", rf"\1 AS {_BYTES}", text)
+        self._lists = sorted({int(n) - 1 for n in re.findall(r"json_each\(\$(\d+)\)", text)})
         self._width = max((int(n) for n in re.findall(r"\$(\d+)", text)), default=0)
         self.sql = re.sub(r"\$(\d+)", r"?\1", text)
-        self._encoded: list[int] | None = None
 
-    def run(self, db: sqlite3.Connection, given: Sequence[Any]) -> Rows:
-        values, columns = self._bound(given)
-        if not columns:
-            return self._fetch(db.execute(self.sql, values))
-        found: Rows = []
-        for row in self._rows(values, columns):
-            found += self._fetch(db.execute(self.sql, row))
-        return found
-
-    def send(self, db: sqlite3.Connection, given: Sequence[Any]) -> None:
-        values, columns = self._bound(given)
-        if columns:
-            db.executemany(self.sql, self._rows(values, columns))
-        else:
-            db.execute(self.sql, values)
-
-    def _bound(self, given: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """The values to bind, and the positions of those that are columns. A column of one row is a value."""
-        values = list(given[: self._width])
-        columns = []
+    def bound(self, given: Sequence[Any]) -> list[Sequence[Any]]:
+        """The values of each run of the statement. The last ones may not occur in it."""
+        width = self._width
+        if given and type(given[-1]) is Values:
+            *same, values = given
+            if len(values.rows) == 1:
+                return [(*same, *values.rows[0])[:width]]
+            return [(*same, *row)[:width] for row in values.rows]
+        if not self._lists:
+            return [given[:width]]
+        lists = list(given[:width])
         for n in self._lists:
-            values[n] = as_json(values[n])
-        for n, value in enumerate(values):
-            if type(value) in _COLUMNS:
-                if len(value) == 1:
-                    (values[n],) = value
-                else:
-                    columns.append(n)
-        for n in self._texts:
-            value = values[n]
-            if n in columns:
-                values[n] = [None if v is None else v.decode() for v in value]
-            elif value is not None:
-                values[n] = value.decode()
-        return values, columns
-
-    @staticmethod
-    def _rows(values: list[Any], columns: list[int]) -> Iterator[Sequence[Any]]:
-        if len(columns) == len(values):
-            yield from zip(*values, strict=True)
-            return
-        for row in zip(*(values[n] for n in columns), strict=True):
-            for n, value in zip(columns, row, strict=True):
-                values[n] = value
-            yield values
-
-    def _fetch(self, cursor: sqlite3.Cursor) -> Rows:
-        rows = cursor.fetchall()
-        if not self._encodes or not rows:
-            return rows
-        if self._encoded is None:
-            self._encoded = [n for n, (name, *_) in enumerate(cursor.description) if name == _BYTES]
-        for i, row in enumerate(rows):
-            changed = list(row)
-            for n in self._encoded:
-                if row[n] is not None:
-                    changed[n] = row[n].encode()
-            rows[i] = tuple(changed)
-        return rows
+            lists[n] = as_json(lists[n])
+        return [lists]
 
 
 @cache
@@ -165,7 +112,8 @@ class Db(sql_db.Db):
             return rows
         found: Rows = []
         for statement in self._statements[name]:
-            found += statement.run(self.connection, parameters)
+            for values in statement.bound(parameters):
+                found += self.execute(statement.sql, values).fetchall()
         return found
 
     def send(self, name: str, *parameters: Any) -> None:
@@ -174,7 +122,11 @@ class Db(sql_db.Db):
             operation(self, *parameters)
             return
         for statement in self._statements[name]:
-            statement.send(self.connection, parameters)
+            bound = statement.bound(parameters)
+            if len(bound) == 1:
+                self.execute(statement.sql, bound[0])
+            else:
+                self.executemany(statement.sql, bound)
 
     def ahead(self, name: str, *parameters: Any) -> Callable[[], Rows]:
         found = self.rows(name, *parameters)

@@ -6,11 +6,11 @@ nothing is locked: one commit writes at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines.encoding import CANCELLED, DELAYED, DONE, EXPIRED, HELD, READY, pack_seqs
-from tampu.engines.sql.db import Blobs, Ints, Uuids
+from tampu.engines.sql.db import Ints, Uuids, Values
 from tampu.engines.sqlite import ready
 from tampu.engines.sqlite.ids import STEP, take_numbers
 
@@ -50,25 +50,24 @@ def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: b
 def ack(
     db: Db, seqs: Ints, lease: int, q: int, now: int, state: int, packed: bytes, until: int | None  # noqa: ARG001
 ) -> Rows:  # fmt: skip
-    count = len(seqs)
-    found = take_leases(db, seqs, Ints([lease] * count), Ints([q] * count))
+    found = take_leases(db, Values("iii", [(seq, lease, q) for seq in seqs]))
     for seq, _, attempts, *_ in found:
         db.send("insert_ended", now, seq, lease, q, attempts, state)
     return [(seq, attempts, stamp, own, group) for seq, _, attempts, stamp, own, group, *_ in found]
 
 
-def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Rows:
-    wanted = set(zip(seqs, leases, qs, strict=True))
+def take_leases(db: Db, leases: Values) -> Rows:
+    wanted = set(leases.rows)
     found = [
         (seq, q, *row, lease, worker, cancel, rate_us)
-        for seq, q, *row, lease, worker, cancel, _, rate_us in _leases(db, seqs)
+        for seq, q, *row, lease, worker, cancel, _, rate_us in _leases(db, (seq for seq, _, _ in leases.rows))
         if (seq, lease, q) in wanted
     ]
     db.send("delete_leases", Ints(seq for seq, *_ in found))
     return found
 
 
-def _leases(db: Db, seqs: Ints) -> Rows:
+def _leases(db: Db, seqs: Iterable[int]) -> Rows:
     return db.rows("select_leases", Ints(dict.fromkeys(seqs)))
 
 
@@ -98,23 +97,23 @@ def lock_waiting(db: Db, seqs: Ints) -> Rows:
     return db.rows("select_rows", seqs)
 
 
-def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rows:
+def rerank(db: Db, q: int, changes: Values) -> Rows:
     """Ready messages stay at the same position."""
-    db.send("set_rank", seqs, ranks)
-    for seq, place in zip(seqs, places, strict=True):
-        run = ready.take(db, q, seq or 0)
+    db.send("set_rank", Values("ii", [(seq, rank) for seq, _, rank in changes.rows]))
+    for seq, place, _ in changes.rows:
+        run = ready.take(db, q, seq)
         if run is not None:
             _, pos, first, attempts, lease, _ = run
-            db.send("insert_run", q, place, pos + (seq or 0) - first, seq, attempts, lease, seq)
+            db.send("insert_run", q, place, pos + seq - first, seq, attempts, lease, seq)
     return []
 
 
 # -- groups
 
 
-def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Rows:
-    left = dict.fromkeys(zip(qs, groups, strict=True))
-    freed = set(db.rows("delete_slots", qs, groups, seqs))
+def release_slots(db: Db, ends: Values, most: int) -> Rows:
+    left = dict.fromkeys((q, group) for q, group, _ in ends.rows)
+    freed = set(db.rows("delete_slots", ends))
     next_: Rows = []
     rated: Rows = []
     for q, group in left:
@@ -140,13 +139,13 @@ def end_sweep(_db: Db) -> Rows:
     return []
 
 
-def lock_expired_leases(db: Db, seqs: Ints, leases: Ints) -> Rows:
-    wanted = set(zip(seqs, leases, strict=True))
-    rows = _leases(db, seqs)
+def lock_expired_leases(db: Db, leases: Values) -> Rows:
+    wanted = set(leases.rows)
+    rows = _leases(db, (seq for seq, _ in leases.rows))
     return [row for row, (seq, *_, lease, _, _, _, _) in zip(rows, rows, strict=True) if (seq, lease) in wanted]
 
 
-def select_busy_leases(_db: Db, _seqs: Ints, _leases: Ints) -> Rows:
+def select_busy_leases(_db: Db, _leases: Values) -> Rows:
     return []
 
 
@@ -164,7 +163,9 @@ def find_messages(db: Db, tenant: str, seqs: Ints, _stamps: Ints, ids: Uuids) ->
 
 def snapshot_find(db: Db, seqs: Ints, _stamps: Ints, ids: Uuids) -> Rows:
     found = db.rows("snapshot_find_numbers", Ints(seq for seq in seqs if seq is not None))
-    return found + (db.rows("snapshot_find_ids", ids) if db.row("snapshot_has_given_ids") else [])
+    return found + (
+        db.rows("snapshot_find_ids", Values("u", [(id,) for id in ids])) if db.row("snapshot_has_given_ids") else []
+    )
 
 
 def snapshot_unmoved(db: Db, qs: Ints) -> Rows:
@@ -178,8 +179,10 @@ def page_ready(db: Db, q: int, rank: int, pos: int, limit: int) -> Rows:
 # -- import
 
 
-def import_endings(db: Db, q: int, states: Ints, times: Ints, seqs: Blobs) -> Rows:
-    db.send("insert_endings", q, states, times, seqs, Ints(take_numbers(db, len(states))))
+def import_endings(db: Db, q: int, endings: Values) -> Rows:
+    numbers = take_numbers(db, len(endings.rows))
+    rows = [(*ending, number) for ending, number in zip(endings.rows, numbers, strict=True)]
+    db.send("insert_endings", q, Values("iibi", rows))
     return []
 
 

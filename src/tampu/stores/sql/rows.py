@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.engines.encoding import DONE
-from tampu.engines.sql.db import Db, Ints, text
+from tampu.engines.sql.db import Db, Ints, Values, text
 from tampu.stores.arrow import ids, message_rows, snapshot_rows
 from tampu.stores.arrow.message_rows import Found
 from tampu.stores.arrow.numbers import Numbers, cuts
@@ -166,8 +166,8 @@ def _failed(db: Db, wanted: SnapshotRows) -> dict[int, str | None]:
     failed = np.flatnonzero(wanted.failures)
     if not len(failed):
         return {}
-    pairs = (Ints(wanted.seq[failed].tolist()), Ints(wanted.failures[failed].tolist()))
-    return {seq: text(error) for seq, error in db.rows("snapshot_errors", *pairs)}
+    pairs = list(zip(wanted.seq[failed].tolist(), wanted.failures[failed].tolist(), strict=True))
+    return {seq: text(error) for seq, error in db.rows("snapshot_errors", Values("ii", pairs))}
 
 
 class _Beside:

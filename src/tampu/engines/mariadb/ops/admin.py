@@ -30,7 +30,7 @@ def release_held(db: Db, seqs: Ints) -> Operation:
     return sorted(rows)
 
 
-def revive_dead(db: Db, seqs: Ints, now: int, attempts: Ints) -> Operation:
+def revive_dead(db: Db, now: int, seqs: Ints, attempts: Ints) -> Operation:
     out = db.submit("revive_dead", seqs)
     given = dict(zip(seqs, attempts, strict=True))
     yield

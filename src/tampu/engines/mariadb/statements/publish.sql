@@ -20,10 +20,10 @@ VALUES {($3, $1, $5, $4, $6, $7, $2, $8)}
 -- name: find_idempotency_keys
 -- Finds the messages that were published with these idempotency keys.
 -- Run by: publish
--- In:  $1 scope, $2 names of idempotency keys in it, $3 now
+-- In:  $1 scope, $2 now, $3 names of idempotency keys in it
 -- Out: key, seq, stamp, id, digest of those whose window is open
 SELECT word, seq, stamp, id, digest FROM tampu_idempotency FORCE INDEX (PRIMARY)
-WHERE tenant = $1 AND word IN ($2) AND until > $3
+WHERE tenant = $1 AND word IN ($3) AND until > $2
 
 -- name: lock_keys
 -- Finds and locks the waiting messages that have these keys. A claim of one waits for this, or this for it.

@@ -58,16 +58,16 @@ FROM found f CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = f.s
 -- name: revive_dead
 -- Removes messages from dead and sets their max_attempts. Deletes an expiry that has passed meanwhile.
 -- Run by: replay
--- In:  $1 seqs, $2 now, $3 max_attempts of each from now on
+-- In:  $1 now, arrays: $2 seq, $3 max_attempts from now on
 -- Out: message row, with 0 for the attempts
-WITH gone AS (DELETE FROM tampu.dead WHERE seq = ANY ($1::int8[]) RETURNING seq),
-given AS (SELECT * FROM unnest($1::int8[], $3::int8[]) AS i(seq, max_attempts) WHERE seq IN (SELECT seq FROM gone)),
+WITH gone AS (DELETE FROM tampu.dead WHERE seq = ANY ($2::int8[]) RETURNING seq),
+given AS (SELECT * FROM unnest($2::int8[], $3::int8[]) AS i(seq, max_attempts) WHERE seq IN (SELECT seq FROM gone)),
 changed AS (
-  UPDATE tampu.message m SET expires = CASE WHEN m.expires > $2::int8 THEN m.expires END, max_attempts = i.max_attempts
+  UPDATE tampu.message m SET expires = CASE WHEN m.expires > $1::int8 THEN m.expires END, max_attempts = i.max_attempts
   FROM given i
-  WHERE m.seq = i.seq AND m.seq = ANY ($1::int8[]) AND (m.expires <= $2::int8 OR m.max_attempts <> i.max_attempts))
+  WHERE m.seq = i.seq AND m.seq = ANY ($2::int8[]) AND (m.expires <= $1::int8 OR m.max_attempts <> i.max_attempts))
 SELECT m.seq, m.q, 0, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.rank, i.max_attempts,
-  CASE WHEN m.expires > $2::int8 THEN m.expires END, m.key IS NOT NULL
+  CASE WHEN m.expires > $1::int8 THEN m.expires END, m.key IS NOT NULL
 FROM given i CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = i.seq OFFSET 0) AS m
 
 -- name: select_rows_to_rerank

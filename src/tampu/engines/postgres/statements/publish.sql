@@ -60,11 +60,11 @@ INSERT INTO tampu.expiry (at, seq) SELECT expires, seq FROM item WHERE expires I
 -- name: find_idempotency_keys
 -- Finds the messages that were published with these idempotency keys.
 -- Run by: publish
--- In:  $1 scope, $2 names of idempotency keys in it, $3 now
+-- In:  $1 scope, $2 now, $3 names of idempotency keys in it
 -- Out: key, seq, stamp, id, digest of those whose window is open
-SELECT d.key, d.seq, d.stamp, d.id, d.digest FROM unnest($2::bytea[]) AS i(key) CROSS JOIN LATERAL (
+SELECT d.key, d.seq, d.stamp, d.id, d.digest FROM unnest($3::bytea[]) AS i(key) CROSS JOIN LATERAL (
   SELECT * FROM tampu.idempotency d WHERE d.tenant = $1::text AND d.key = i.key OFFSET 0) AS d
-WHERE d.until > $3::int8
+WHERE d.until > $2::int8
 
 -- name: lock_keys
 -- Finds and locks the waiting messages that have these keys. A claim of one waits for this, or this for it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tampu.engines.fair_ranks import FORGOTTEN, FairRanks
-from tampu.engines.sql.db import Blobs, Db, Ints, columns
+from tampu.engines.sql.db import Db, Ints, Values
 from tampu.engines.sql.locks import Locks, fair_lock
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -49,7 +49,7 @@ class FairTurns(FairRanks[bytes]):
             unknown = {group for owner, group in groups if owner == q and (q, group) not in self.last}
             if unknown:
                 self.last.update({(q, group): 0 for group in unknown})
-                found = self._db.rows("select_fair_turns", q, Blobs(sorted(unknown)))
+                found = self._db.rows("select_fair_turns", q, Values("b", [(group,) for group in sorted(unknown)]))
                 self.last.update({(q, group): last for group, last in found})
         return [self.take(q, group) for q, group in groups]
 
@@ -58,6 +58,6 @@ class FairTurns(FairRanks[bytes]):
         if not self.changed:
             return
         kept = sorted((q, group, self.last[q, group]) for q, group in self.changed)
-        self._db.send("upsert_fair_turns", *columns("ibi", kept))
+        self._db.send("upsert_fair_turns", Values("ibi", kept))
         for q, now in self.rounds.items():
             self._db.send("delete_past_fair_turns", q, now, FORGOTTEN * len(kept))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tampu.engines.groups import ORDERED, Limits
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, columns
+from tampu.engines.sql.db import Values
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.rules.groups import GroupKey, Slot, fill, free_slots, lock_groups, take_slots
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -102,7 +102,9 @@ def retime(commit: Commit, q: int, names: Sequence[bytes], limits: Limits) -> No
     groups = lock_groups(commit, {(q, name) for name in names})
     waits: dict[bytes, list[int]] = {}
     spent: dict[bytes, int] = {}
-    for name, _, seq, until in sorted(commit.db.rows("select_token_waits", q, Blobs(sorted(names)))):
+    for name, _, seq, until in sorted(
+        commit.db.rows("select_token_waits", q, Values("b", [(group,) for group in sorted(names)]))
+    ):
         waits.setdefault(name, []).append(seq)
         spent[name] = until if limits.group_rate is None else min(until, limits.group_rate.most(commit.now))
     times: list[tuple[int, int]] = []
@@ -113,10 +115,10 @@ def retime(commit: Commit, q: int, names: Sequence[bytes], limits: Limits) -> No
             times.append((seq, max(due, commit.now)))
     if times:
         _keep(commit, {(q, name): until for name, until in spent.items()})
-        commit.db.send("set_run_at", *columns("ii", times))
+        commit.db.send("set_run_at", Values("ii", times))
         commit.falls_due(min(at for _, at in times))
 
 
 def _keep(commit: Commit, spent: dict[GroupKey, int]) -> None:
     rows = sorted((q, group, until) for (q, group), until in spent.items())
-    commit.db.send("upsert_group_rates", *columns("ibi", rows))
+    commit.db.send("upsert_group_rates", Values("ibi", rows))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tampu.engines.encoding import HELD
 from tampu.engines.groups import MOST_FREED, ORDERED, Limits
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import columns
+from tampu.engines.sql.db import Values
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.rules.indexes import hold, start
 from tampu.engines.sql.rules.message_row import Held, MessageRow, Waiting
@@ -61,7 +61,7 @@ def lock_groups(
     if not wanted:
         return found
     _lock(commit, wanted)
-    for q, group, slots, us, burst, seq in commit.db.rows("select_slots", *columns("ib", sorted(wanted))):
+    for q, group, slots, us, burst, seq in commit.db.rows("select_slots", Values("ib", sorted(wanted))):
         if (q, group) not in found:
             found[q, group] = Group(Limits.from_row(slots, us, burst), set())
         if seq is not None:
@@ -75,7 +75,7 @@ def lock_groups(
         [name for name, group in found.items() if group.limits.group_rate is not None] if group_rates else []
     )
     if has_group_rate:
-        for q, group, spent, seq in commit.db.rows("select_group_rates", *columns("ib", sorted(has_group_rate))):
+        for q, group, spent, seq in commit.db.rows("select_group_rates", Values("ib", sorted(has_group_rate))):
             group_rate = found[q, group].limits.group_rate
             assert group_rate is not None
             found[q, group].spent = min(spent or 0, group_rate.most(commit.now))
@@ -99,13 +99,13 @@ def set_limits(commit: Commit, q: int, limits: Limits) -> None:
 def take_slots(commit: Commit, slots: Sequence[Slot]) -> None:
     """Record that these messages have slots."""
     if slots:
-        commit.db.send("insert_slots", *columns("ibi", slots))
+        commit.db.send("insert_slots", Values("ibi", slots))
 
 
 def free_slots(commit: Commit, slots: Sequence[Slot]) -> None:
     """Remove these slots without admitting the next messages."""
     if slots:
-        commit.db.send("delete_slots", *columns("ibi", slots))
+        commit.db.send("delete_slots", Values("ibi", slots))
 
 
 # -- entering
@@ -171,7 +171,7 @@ def leave_groups(commit: Commit, over: Iterable[tuple[int, bytes | None, int]]) 
     next_: list[Waiting] = []
     has_group_rate: list[GroupKey] = []
     for seq, q, attempts, stamp, own, group, *row, run_at in commit.db.rows(
-        "release_slots", *columns("ibi", ends), MOST_FREED
+        "release_slots", Values("ibi", ends), MOST_FREED
     ):
         if seq is None:
             has_group_rate.append((q, group))
@@ -187,7 +187,7 @@ def fill(commit: Commit, groups: dict[GroupKey, Group]) -> int:
     if not open_:
         return 0
     next_: list[Waiting] = []
-    for *row, run_at in commit.db.rows("next_in_group", *columns("ibi", open_)):
+    for *row, run_at in commit.db.rows("next_in_group", Values("ibi", open_)):
         message = MessageRow(*row)
         group = groups[message.q, message.group or b""]
         group.seqs.add(message.seq)

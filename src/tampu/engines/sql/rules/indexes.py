@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from tampu.engines.encoding import DELAYED, HELD, READY
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Ints, columns
+from tampu.engines.sql.db import Ints, Values
 from tampu.engines.sql.rules.message_row import Held, MessageRow, Waiting
 
 
@@ -19,7 +19,7 @@ def enter_ready(commit: Commit, messages: Sequence[MessageRow], leases: Sequence
         return
     places = zip(messages, commit.turns.ranks_of(messages), commit.numbers(len(messages)), leases, strict=True)
     rows = [(rank, pos, message.seq, lease, message.q, message.attempts) for message, rank, pos, lease in places]
-    commit.db.send("insert_ready", *columns("iiiiii", rows))
+    commit.db.send("insert_ready", Values("iiiiii", rows))
     for message in messages:
         commit.count(message.q, READY, 1)
         commit.became_ready(message.q, 1)
@@ -34,21 +34,26 @@ def enter_delayed(
         (message.seq, at, lease, message.q, message.attempts)
         for message, at, lease in zip(messages, times, leases, strict=True)
     ]
-    commit.db.send("insert_delayed", *columns("iiiii", rows))
+    commit.db.send("insert_delayed", Values("iiiii", rows))
     commit.count_all(messages, DELAYED, 1)
     commit.falls_due(min(times))
 
 
 def start(commit: Commit, waiting: Sequence[Waiting]) -> list[int]:
     """Put messages into ready, or into delayed if run_at is in the future; returns their states."""
-    now = commit.now
-    later = [(message, run_at, lease) for message, run_at, lease in waiting if run_at is not None and run_at > now]
-    at_once = [(message, lease) for message, run_at, lease in waiting if run_at is None or run_at <= now]
-    enter_delayed(
-        commit, [message for message, _, _ in later], [at for _, at, _ in later], [lease for _, _, lease in later]
-    )
-    enter_ready(commit, [message for message, _ in at_once], [lease for _, lease in at_once])
-    return [DELAYED if run_at is not None and run_at > now else READY for _, run_at, _ in waiting]
+    later, at_once, states = [], [], []
+    for message, run_at, lease in waiting:
+        if run_at is not None and run_at > commit.now:
+            later.append((message, run_at, lease))
+            states.append(DELAYED)
+        else:
+            at_once.append((message, lease))
+            states.append(READY)
+    if later:
+        enter_delayed(commit, *zip(*later, strict=True))
+    if at_once:
+        enter_ready(commit, *zip(*at_once, strict=True))
+    return states
 
 
 def hold(commit: Commit, held: Sequence[Held]) -> None:
@@ -58,7 +63,7 @@ def hold(commit: Commit, held: Sequence[Held]) -> None:
         (message.seq, run_at, lease, message.q, message.attempts, group, reason)
         for message, run_at, lease, group, reason in held
     ]
-    commit.db.send("insert_held", *columns("iiiiibb", rows))
+    commit.db.send("insert_held", Values("iiiiibb", rows))
     commit.count_all((message for message, *_ in held), HELD, 1)
 
 

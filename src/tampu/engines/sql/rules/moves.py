@@ -12,7 +12,7 @@ from tampu.engines.encoding import CANCELLED, CODE, DEAD, DELAYED, DONE, EXPIRED
 from tampu.engines.port import ENDING_VERB, Ending
 from tampu.engines.rules import dies
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Ints, blob, columns
+from tampu.engines.sql.db import Ints, Values, blob
 from tampu.engines.sql.rules.groups import leave_for_retry, leave_groups
 from tampu.engines.sql.rules.indexes import enter_delayed, enter_ready, hold, restore_marks
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -82,11 +82,11 @@ def _end(commit: Commit, state: int, moves: Sequence[Move]) -> None:
         for message, _, _, marker, _, _, reason, _, _ in moves
     ]
     if state == DEAD:
-        commit.db.send("insert_dead", commit.now, *columns("iiiib", rows))
+        commit.db.send("insert_dead", commit.now, Values("iiiib", rows))
         commit.count_all((move.message for move in moves), DEAD, 1)
         return
     assert state in _ENDED, f"no message ends as {state}"
-    commit.db.send("insert_ended", commit.now, *columns("iiiii", rows))
+    commit.db.send("insert_ended", commit.now, Values("iiiii", rows))
     by_queue: dict[int, list[int]] = {}
     for move in moves:
         by_queue.setdefault(move.message.q, []).append(move.message.seq)
@@ -126,4 +126,4 @@ def write_failures(commit: Commit, failed: Sequence[Failed]) -> None:
             (message.seq, message.attempts, outcome.encode(), worker, blob(error), blob(traceback))
             for message, outcome, worker, error, traceback in failed
         ]
-        commit.db.send("insert_failures", commit.now, *columns("iibbbb", rows))
+        commit.db.send("insert_failures", commit.now, Values("iibbbb", rows))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tampu.engines.port import Together
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, columns
+from tampu.engines.sql.db import Values
 
 TENANT = "/"
 """No tenant has this name."""
@@ -15,7 +15,7 @@ TENANT = "/"
 
 def find(commit: Commit, unit: Together) -> tuple[bytes, bytes] | None:
     commit.locks.take([b"unit/" + _key(unit)])
-    found = commit.db.row("find_idempotency_keys", TENANT, Blobs([_key(unit)]), commit.now)
+    found = commit.db.row("find_idempotency_keys", TENANT, commit.now, Values("b", [(_key(unit),)]))
     if found is None:
         return None
     _, seq, _, _, digest = found
@@ -26,8 +26,8 @@ def find(commit: Commit, unit: Together) -> tuple[bytes, bytes] | None:
 def keep(commit: Commit, unit: Together, digest: bytes, packed: bytes) -> None:
     (seq,), until = commit.numbers(1), commit.now + unit.name_us
     row = (_key(unit), seq, commit.stamp, until, None, digest)
-    commit.db.send("upsert_idempotency_keys", TENANT, *columns("biiiub", [row]))
-    commit.db.send("upsert_results", *columns("iib", [(seq, until, packed)]))
+    commit.db.send("upsert_idempotency_keys", TENANT, Values("biiiub", [row]))
+    commit.db.send("upsert_results", Values("iib", [(seq, until, packed)]))
 
 
 def _key(unit: Together) -> bytes:

@@ -15,7 +15,7 @@ from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, 
 from tampu.engines.rules import lost, not_waiting
 from tampu.engines.sql import read
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Ints, columns
+from tampu.engines.sql.db import Ints, Values
 from tampu.engines.sql.locks import fair_lock
 from tampu.engines.sql.rules.group_rates import retime
 from tampu.engines.sql.rules.groups import admit, fill, leave_groups, lock_groups, set_limits
@@ -60,7 +60,7 @@ def _extend(commit: Commit, call: Extend, sooner: dict[tuple[int, int], list[int
         if q is not None:
             targets[lease_key] = (q, lease_us)
     wanted = sorted((*lease_key, *target) for lease_key, target in targets.items())
-    rows = commit.db.rows("extend_leases", commit.now, *columns("iiii", wanted))
+    rows = commit.db.rows("extend_leases", commit.now, Values("iiii", wanted))
     found = {(seq, lease): Extended(until, bool(cancel)) for seq, lease, until, cancel, _ in rows}
     for seq, lease, until, _, before in rows:
         if until < before:  # the claim's row is due no later than its leases: only a shorter lease needs another row
@@ -165,10 +165,8 @@ def replay(commit: Commit, call: Replay) -> list[Outcome]:
 
 
 def _replay(most: Mapping[str, int], commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
-    attempts = Ints(most[id] for id in seqs.values())
-    messages = (
-        [MessageRow(*row) for row in commit.db.rows("revive_dead", Ints(seqs), commit.now, attempts)] if seqs else []
-    )
+    attempts = Values("ii", [(seq, most[id]) for seq, id in seqs.items()])
+    messages = [MessageRow(*row) for row in commit.db.rows("revive_dead", commit.now, attempts)] if seqs else []
     messages.sort()
     done: dict[int, int | TampuError] = {}
     commit.count_all(messages, DEAD, -1)
@@ -196,7 +194,7 @@ def rerank(commit: Commit, call: Rerank) -> int | None:
                 (index_rank,) = commit.turns.ranks([(q, (body.group or "").encode())])
             changes.append((seq, index_rank, new))
     if changes:
-        commit.db.send("rerank", q, *columns("iii", changes))
+        commit.db.send("rerank", q, Values("iii", changes))
     if len(rows) < call.limit:
         return None
     last, *_ = rows[-1]

@@ -7,10 +7,9 @@ processes skip each other's rows; they wait for each other only in queues with m
 
 from __future__ import annotations
 
-import functools
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -99,7 +98,7 @@ def _take(
     rows = _first(commit, q, limit, lease, want.lease_us, call.worker)
     if not rows:
         return 0
-    seqs, attempts, _, stamps, _, expires, named, owns, groups, *_ = zip(*rows, strict=True)
+    seqs, attempts, created, stamps, most, expires, named, owns, groups, bodies, *_ = zip(*rows, strict=True)
     commit.add_claim(until, lease, seqs)
     commit.count(q, READY, -len(rows))
     commit.count(q, LEASED, len(rows))
@@ -111,13 +110,19 @@ def _take(
         commit.db.send("spend_tokens", q, float(tokens - len(rows)), now)
     if want.has_group_rate:
         spend(commit, q, list(zip(groups, seqs, strict=True)))
-    bodies = _fresh_bodies(commit, seqs, expires, named) if any(named) or any(expires) else {}
+    if any(named) or any(expires):
+        fresh = _fresh_bodies(commit, seqs, expires, named)
+        bodies = tuple(fresh.get(seq, body) for seq, body in zip(seqs, bodies, strict=True))
     retried = [seq for seq, before in zip(seqs, attempts, strict=True) if before] if any(attempts) else []
     errors = dict(commit.db.rows("select_last_errors", Ints(retried))) if retried else {}
-    ids = functools.partial(commit.registry.id.many, stamps, seqs)
-    commit.deferred.append(
-        lambda: leases.extend(leases_of(ids(), call, want.queue, rows, lease, until, bodies, errors))
-    )
+
+    def fill() -> None:
+        ids = ids_of(commit, stamps, seqs, owns)
+        leases.extend(
+            leases_of(call, want.queue, lease, until, (ids, seqs, attempts, created, most, expires, bodies), errors)
+        )
+
+    commit.deferred.append(fill)
     return len(rows)
 
 
@@ -131,40 +136,34 @@ def _fresh_bodies(
     return dict(commit.db.rows("select_bodies", Ints(keyed))) if keyed else {}
 
 
+def ids_of(commit: Commit, stamps: Sequence[int], seqs: Sequence[int], owns: Sequence[bytes | None]) -> Sequence[str]:
+    ids = commit.registry.id.many(stamps, seqs)
+    return [id if own is None else id_text(own) for id, own in zip(ids, owns, strict=True)] if any(owns) else ids
+
+
 def leases_of(
-    ids: list[str],
     call: Claim,
     queue: str,
-    rows: list[Row],
     lease: int,
     until: int,
-    bodies: dict[int, bytes],
-    errors: dict[int, bytes | None],
+    columns: tuple[Sequence[Any], ...],
+    errors: Mapping[int, bytes | None],
 ) -> list[Lease]:
+    """``columns``: id, seq, attempts before, created, max_attempts, expires, body"""
     tenant, worker, leased = call.tenant, call.worker, State.LEASED
     start, end = f"{queue}/", f".{lease:x}"
     leases = [
         Lease(
-            Message(
-                id if own is None else id_text(own),
-                tenant,
-                queue,
-                leased,
-                unpack_body(bodies.get(seq) or body),
-                attempts + 1,
-                max_attempts,
-                created,
-                None,
-                expires,
-            ),
+            Message(id, tenant, queue, leased, unpack_body(body), before + 1, max_attempts, created, None, expires),
             f"{start}{seq:x}{end}",
             until,
             worker,
         )
-        for id, (seq, attempts, created, _, max_attempts, expires, _, own, _, body, *_) in zip(ids, rows, strict=True)
+        for id, seq, before, created, max_attempts, expires, body in zip(*columns, strict=True)
     ]
     if errors:
-        for i, (seq, *_) in enumerate(rows):
+        _, seqs, *_ = columns
+        for i, seq in enumerate(seqs):
             if seq in errors:
                 message = msgspec.structs.replace(leases[i].message, last_error=text(errors[seq]))
                 leases[i] = msgspec.structs.replace(leases[i], message=message)

@@ -15,13 +15,13 @@ from tampu.engines.groups import Limits
 from tampu.engines.port import Item, Publish
 from tampu.engines.rules import KEPT_BY_KEY, conflict, ended, full, made_by_the_store, of_another_queue
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Blobs, blob, columns
+from tampu.engines.sql.db import Values, blob
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
 from tampu.engines.sql.read import find, load
 from tampu.engines.sql.rules import idempotency_keys
 from tampu.engines.sql.rules.groups import admit
 from tampu.engines.sql.rules.indexes import hold, restore_marks
-from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.engines.sql.rules.message_row import MessageRow, Waiting
 from tampu.engines.sql.rules.moves import end_waiting
 from tampu.model.message import Message, State
 from tampu.model.rank import FAIR, rank
@@ -110,17 +110,23 @@ class _LookupBatch:
         if requests:
             names = {idempotency_keys.name(self.call.queue, key) for key in requests}
             names.update(map(idempotency_keys.without_queue, requests))
-            rows = db.rows("find_idempotency_keys", idempotency_keys.scope(tenant), Blobs(names), self.commit.now)
+            rows = db.rows(
+                "find_idempotency_keys",
+                idempotency_keys.scope(tenant),
+                self.commit.now,
+                Values("b", [(name,) for name in names]),
+            )
             self._requests = {key: (seq, stamp, own, digest) for key, seq, stamp, own, digest in rows}
         given = [item.id for item in items if item.id is not None]
-        if any(map(self._is_made, given)):
-            raise made_by_the_store()
-        known = find(db, self.commit.registry, tenant, given) if given else {}
-        self._ids = {id: seq for id, (seq, _) in known.items()}
+        self._ids: dict[str, int] = {}
+        if given:
+            if any(map(self._is_made, given)):
+                raise made_by_the_store()
+            self._ids = {id: seq for id, (seq, _) in find(db, self.commit.registry, tenant, given).items()}
         keys = {item.body.key.encode() for item in items if item.body.key is not None}
         self._keys: dict[bytes, int] = {}
         if keys and self.q is not None:
-            self._keys = dict(db.rows("lock_keys", self.q, Blobs(sorted(keys))))
+            self._keys = dict(db.rows("lock_keys", self.q, Values("b", [(key,) for key in sorted(keys)])))
         wanted = {*self._ids.values(), *self._keys.values(), *(seq for seq, *_ in self._requests.values())}
         self._found = load(db, self.commit.registry, sorted(wanted)) if wanted else {}
 
@@ -265,25 +271,23 @@ class _LookupBatch:
              new.packed)
             for row, new in zip(new_rows, news, strict=True)
         ]  # fmt: skip
-        self.commit.db.send("insert_messages", self.commit.now, self.commit.ahead, *columns("iiiiibbub", rows))
+        self.commit.db.send("insert_messages", self.commit.now, self.commit.ahead, Values("iiiiibbub", rows))
 
     def _admit(self, news: list[_New], new_rows: list[MessageRow]) -> None:
         commit = self.commit
         pairs = list(zip(news, new_rows, strict=True))
         staying = [(new, row) for new, row in pairs if new.item.ends is None]
         restore_marks(commit, [row for _, row in staying])
-        going = [(new, row) for new, row in staying if not new.item.body.hold]
         hold(
             commit,
             [(row, new.run_at, None, None, new.item.body.hold.encode()) for new, row in staying if new.item.body.hold],
         )
-        states = dict.fromkeys(self.new, HELD)
         slots = self.call.slots
         limits = None if slots is None else Limits(slots, self.call.group_rate)
-        admitted = admit(commit, [(row, new.run_at, None) for new, row in going], limits)
-        states.update(zip([new.seq for new, _ in going], admitted, strict=True))
+        going: list[Waiting] = [(row, new.run_at, None) for new, row in pairs if not new.item.body.hold]
+        states = iter(admit(commit, going, limits))
         for new, row in pairs:
-            state = states[new.seq]
+            state = HELD if new.item.body.hold else next(states)
             record = commit.record("publish", row.q, state)
             if row.own is not None:
                 record.own[len(record.seqs)] = row.own
@@ -307,12 +311,12 @@ class _LookupBatch:
                 for key, (item, seq, stamp, own) in last.items()
             ]  # fmt: skip
             scope = idempotency_keys.scope(self.call.tenant)
-            self.commit.db.send("upsert_idempotency_keys", scope, *columns("biiiub", rows))
+            self.commit.db.send("upsert_idempotency_keys", scope, Values("biiiub", rows))
 
     def _write_replaced(self) -> None:
         if self._replaced:
             bodies = [(seq, pack_body(message.body)) for seq, message in self._replaced.items()]
-            self.commit.db.send("replace_bodies", *columns("ib", bodies))
+            self.commit.db.send("replace_bodies", Values("ib", bodies))
         if self._replacing:
             assert self.q is not None or self.new
             q = self.commit.queue(self.call.tenant, self.call.queue)

@@ -30,7 +30,7 @@ from tampu.engines.encoding import (
 from tampu.engines.port import Settle, SettleItem
 from tampu.engines.rules import delay, first_line, lost, settle_marker
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Db, Ints, columns, text
+from tampu.engines.sql.db import Db, Ints, Values, text
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.rules.group_rates import token_times
 from tampu.engines.sql.rules.groups import leave_groups
@@ -169,11 +169,7 @@ def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
         if whole is not None:
             return [whole]
     work = _SettleBatch(commit, sent)
-    keys = [[work.key(call.tenant, item) for item in call.items] for call in calls]
-    for call, found in zip(calls, keys, strict=True):
-        for item, key in zip(call.items, found, strict=True):
-            if isinstance(key, tuple):
-                work.gather(item, key)
+    keys = [[work.gather(call.tenant, item) for item in call.items] for call in calls]
     work.fence()
     work.apply()
     return [
@@ -199,23 +195,23 @@ class _SettleBatch:
         self._settled_before: dict[tuple[int, int], list[tuple[int, str]]] = {}
         self._looked_up = False
 
-    def key(self, tenant: str, item: SettleItem) -> LeaseKey | TampuError:
+    def gather(self, tenant: str, item: SettleItem) -> LeaseKey | TampuError:
+        """Add an item; returns the lease that it is about."""
         try:
             seq, lease = parse_receipt(item.receipt)
         except TampuError as error:
             return error
         q = self.commit.registry.number(self.commit.db, tenant, item.queue)
-        return lost() if q is None else (q, seq, lease)
-
-    def gather(self, item: SettleItem, key: LeaseKey) -> None:
-        if key in self._first:
-            return
-        self._first[key] = item
-        q, seq, lease = key
-        if item.verb == "ack" and item.result is None:
-            self._acks.setdefault((q, lease), []).append(seq)
-        else:
-            self._others[key] = item
+        if q is None:
+            return lost()
+        key = (q, seq, lease)
+        if key not in self._first:
+            self._first[key] = item
+            if item.verb == "ack" and item.result is None:
+                self._acks.setdefault((q, lease), []).append(seq)
+            else:
+                self._others[key] = item
+        return key
 
     def fence(self) -> None:
         db, done = self.commit.db, STATES[DONE]
@@ -237,7 +233,7 @@ class _SettleBatch:
         if self._others:
             wanted = sorted((seq, lease, q) for q, seq, lease in self._others)
             found: dict[LeaseKey, tuple[MessageRow, bytes | None, bool, bool]] = {}
-            for *row, lease, worker, cancel, group_rate in db.rows("take_leases", *columns("iii", wanted)):
+            for *row, lease, worker, cancel, group_rate in db.rows("take_leases", Values("iii", wanted)):
                 message = MessageRow(*row)
                 found[message.q, message.seq, lease] = message, worker, cancel, group_rate is not None
             # In the order of the items: messages return to the queue in this order.
@@ -296,7 +292,7 @@ class _SettleBatch:
             if (q, seq, lease) not in self._done
             for verb in ("ack", "release")
         ]
-        rows: list[Any] = self.commit.db.rows("find_settled", *columns("iii", missed)) if missed else []
+        rows: list[Any] = self.commit.db.rows("find_settled", Values("iii", missed)) if missed else []
         for seq, left, state, stamp, own in rows:
             self._settled_before.setdefault((seq, left), []).append((state, self.commit.id(seq, stamp, own)))
 
@@ -306,7 +302,7 @@ def _ack_moves(commit: Commit, acked: Sequence[EndedLease]) -> list[Move]:
     kept = [row for row in acked if row.item.result is not None and row.item.result_ttl_us]
     if kept:
         rows = [(row.message.seq, commit.now + row.item.result_ttl_us, row.item.result) for row in kept]
-        commit.db.send("upsert_results", *columns("iib", rows))
+        commit.db.send("upsert_results", Values("iib", rows))
     return [Move(row.message, DONE, "ack", row.lease) for row in acked]
 
 
@@ -342,7 +338,7 @@ def _failure_moves(commit: Commit, failed: Sequence[EndedLease]) -> list[Move]:
     )
     changed = [(row.message.seq, row.message.max_attempts) for row in failed if row.item.max_attempts is not None]
     if changed:
-        commit.db.send("set_max_attempts", *columns("ii", changed))
+        commit.db.send("set_max_attempts", Values("ii", changed))
     states = [_state_after_failure(row) for row in failed]
     at_once = [(row.message, row.has_group_rate) for row, state in zip(failed, states, strict=True) if state == READY]
     tokens = token_times(commit, at_once)

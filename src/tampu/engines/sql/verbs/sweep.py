@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, LEASED, READY
 from tampu.engines.port import Sweep, Swept
 from tampu.engines.sql.commit import Commit, unpack_claim
-from tampu.engines.sql.db import Ints, columns, text
+from tampu.engines.sql.db import Ints, Values, text
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
 from tampu.engines.sql.rules.group_rates import token_times
 from tampu.engines.sql.rules.groups import admit
@@ -154,7 +154,7 @@ def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
     """Delay messages that cannot move yet a little more: at the front of the index they would hide others."""
     if seqs:
         times = range(commit.now + _MOMENT, commit.now + _MOMENT + len(seqs))
-        commit.db.send("set_run_at", Ints(seqs), Ints(times))
+        commit.db.send("set_run_at", Values("ii", list(zip(seqs, times, strict=True))))
         commit.falls_due(times[0])
 
 
@@ -202,7 +202,7 @@ def _reap(commit: Commit, limit: int) -> tuple[int, int]:
             order.update(((seq, lease), key) for key, seq in enumerate(some, len(order)))
             if len(some) < len(seqs):
                 commit.schedule_reap_rest(until, lease, seqs[len(some) :])
-        commit.db.send("delete_reaped_claims", *columns("ii", gone))
+        commit.db.send("delete_reaped_claims", Values("ii", gone))
         moved += _reap_leases(commit, order)
         if len(claims) < _CLAIMS:
             break
@@ -214,7 +214,7 @@ def _reap_leases(commit: Commit, order: dict[tuple[int, int], int]) -> int:
     if not order:
         return 0
     keys = sorted(order)
-    rows = commit.db.rows("lock_expired_leases", *columns("ii", keys))
+    rows = commit.db.rows("lock_expired_leases", Values("ii", keys))
     leases = [
         _Leased(MessageRow(*row), lease, worker, bool(cancel), until, group_rate is not None)
         for *row, lease, worker, cancel, until, group_rate in rows
@@ -223,7 +223,7 @@ def _reap_leases(commit: Commit, order: dict[tuple[int, int], int]) -> int:
     found = {row.key for row in leases}
     missed = [key for key in keys if key not in found]
     # Most of them are settled. The others are locked by somebody who settles or extends them now.
-    busy = commit.db.rows("select_busy_leases", *columns("ii", missed)) if missed else []
+    busy = commit.db.rows("select_busy_leases", Values("ii", missed)) if missed else []
     over = [row for row in leases if row.until <= commit.now]
     locked = _locked(commit, [_Moving(row.message, row.leaves, not row.ends, not row.ends) for row in over])
     out = [row for row in over if row.message.seq not in locked]

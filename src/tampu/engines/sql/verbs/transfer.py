@@ -14,7 +14,7 @@ from typing import Any
 from tampu.engines.encoding import CANCELLED, CODE, DONE, EXPIRED, PARTITION, id_bytes, id_text, pack_seqs
 from tampu.engines.groups import Limits, stored
 from tampu.engines.sql.commit import Commit
-from tampu.engines.sql.db import Db, Ints, blob, columns, text
+from tampu.engines.sql.db import Db, Ints, Values, blob, text
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.read import find, keys, last_cursor, load
@@ -78,7 +78,7 @@ def _store(commit: Commit, q: int, items: Sequence[MessageSnapshot], messages: S
          blob(item.reason))
         for item, message in zip(items, messages, strict=True)
     ]  # fmt: skip
-    commit.db.send("import_messages", q, *columns("iiiiiubbbiiib", rows))
+    commit.db.send("import_messages", q, Values("iiiiiubbbiiib", rows))
     ended = [
         (CODE[item.state], item.ended_us, message.seq)
         for item, message in zip(items, messages, strict=True)
@@ -89,14 +89,14 @@ def _store(commit: Commit, q: int, items: Sequence[MessageSnapshot], messages: S
         for (code, at), same in itertools.groupby(ended, lambda end: end[:2])
     ]
     if together:
-        commit.db.send("import_endings", q, *columns("iib", together))
+        commit.db.send("import_endings", q, Values("iib", together))
     waiting = [
         (message.seq, item.expires_us, blob(item.body.key) if item.has_key else None)
         for item, message in zip(items, messages, strict=True)
         if item.ended_us is None and (item.expires_us is not None or item.has_key)
     ]
     if waiting:
-        commit.db.send("import_keys_and_expiries", q, *columns("iib", waiting))
+        commit.db.send("import_keys_and_expiries", q, Values("iib", waiting))
         for _, expires, _ in waiting:
             if expires is not None:
                 commit.falls_due(expires)
@@ -111,10 +111,10 @@ def _write_history(commit: Commit, items: Sequence[MessageSnapshot], messages: S
         for f in item.failures
     ]  # fmt: skip
     if failed:
-        commit.db.send("import_failures", *columns("iiibbbb", failed))
+        commit.db.send("import_failures", Values("iiibbbb", failed))
     results = [(message.seq, item.result_until_us, item.result) for item, message in pairs if item.result is not None]
     if results:
-        commit.db.send("upsert_results", *columns("iib", results))
+        commit.db.send("upsert_results", Values("iib", results))
 
 
 def _enter_indexes(
@@ -148,7 +148,7 @@ def _import_requests(commit: Commit, call: Import) -> None:
         name = idempotency_keys.name(call.queue, request.key)
         rows.append((name, seq, commit.stamp, request.until_us, id_bytes(request.id), request.digest))
     scope = idempotency_keys.scope(call.tenant)
-    commit.db.send("import_idempotency_keys", scope, commit.now, *columns("biiiub", rows))
+    commit.db.send("import_idempotency_keys", scope, commit.now, Values("biiiub", rows))
 
 
 def start_journal(commit: Commit, call: StartJournal) -> Position:

@@ -6,7 +6,7 @@
 -- Run by: remove_waiting, lock_waiting
 -- In:  $1 seqs
 -- Out: message row
-SELECT m.seq, m.q, 0, m.seq >> 20, m.id, bytes(m.lane), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL
+SELECT m.seq, m.q, 0, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL
 FROM json_each($1) j CROSS JOIN tampu_message m ON m.seq = j.value
 
 -- name: remove_delayed
@@ -37,7 +37,8 @@ UPDATE tampu_leased SET cancel = 1 WHERE seq IN (SELECT value FROM json_each($1)
 -- Run by: release of held messages
 -- In:  $1 seqs
 -- Out: message row, run_at, whether it waits for a slot of its group
-SELECT m.seq, m.q, h.attempts, m.seq >> 20, m.id, bytes(m.lane), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL,
+SELECT m.seq, m.q, h.attempts, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires,
+  m.key IS NOT NULL,
   h.run_at, h.lane IS NOT NULL
 FROM json_each($1) j CROSS JOIN tampu_held h ON h.seq = j.value CROSS JOIN tampu_message m ON m.seq = h.seq;
 DELETE FROM tampu_held WHERE seq IN (SELECT value FROM json_each($1)) AND lane IS NULL
@@ -45,13 +46,13 @@ DELETE FROM tampu_held WHERE seq IN (SELECT value FROM json_each($1)) AND lane I
 -- name: revive_dead
 -- Removes messages from dead and sets their max_attempts. Deletes an expiry that has passed meanwhile.
 -- Run by: replay
--- In:  column: $1 seq, $2 now, column: $3 max_attempts from now on
+-- In:  $1 now, rows: $2 seq, $3 max_attempts from now on
 -- Out: message row, with 0 for the attempts
-UPDATE tampu_message SET expires = CASE WHEN expires > $2 THEN expires END, max_attempts = $3
-WHERE seq = $1 AND (expires <= $2 OR max_attempts <> $3) AND EXISTS (SELECT 1 FROM tampu_dead WHERE seq = $1);
-SELECT m.seq, m.q, 0, m.seq >> 20, m.id, bytes(m.lane), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL
-FROM tampu_dead d CROSS JOIN tampu_message m ON m.seq = d.seq WHERE d.seq = $1;
-DELETE FROM tampu_dead WHERE seq = $1
+UPDATE tampu_message SET expires = CASE WHEN expires > $1 THEN expires END, max_attempts = $3
+WHERE seq = $2 AND (expires <= $1 OR max_attempts <> $3) AND EXISTS (SELECT 1 FROM tampu_dead WHERE seq = $2);
+SELECT m.seq, m.q, 0, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL
+FROM tampu_dead d CROSS JOIN tampu_message m ON m.seq = d.seq WHERE d.seq = $2;
+DELETE FROM tampu_dead WHERE seq = $2
 
 -- name: select_rows_to_rerank
 -- Live and dead messages of a queue, in the order of seq. A run of ready messages may begin before the seq.
@@ -74,6 +75,6 @@ CROSS JOIN tampu_message m ON m.seq = live.seq ORDER BY live.seq
 -- name: set_rank
 -- Changes the rank of messages.
 -- Run by: rerank
--- In:  columns: $1 seq, $2 rank
+-- In:  rows: $1 seq, $2 rank
 -- Out: nothing
 UPDATE tampu_message SET rank = $2 WHERE seq = $1

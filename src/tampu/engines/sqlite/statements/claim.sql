@@ -30,7 +30,8 @@ AND seq IN (SELECT value FROM json_each($1))
 -- Run by: claim of messages that were delivered before
 -- In:  $1 seqs
 -- Out: seq, error of a failed attempt
-SELECT f.seq, bytes(f.error) FROM json_each($1) j CROSS JOIN tampu_failure f ON f.seq = j.value ORDER BY f.seq, f.no
+SELECT f.seq, CAST(f.error AS BLOB) FROM json_each($1) j
+CROSS JOIN tampu_failure f ON f.seq = j.value ORDER BY f.seq, f.no
 
 -- name: select_bodies
 -- The bodies of messages.

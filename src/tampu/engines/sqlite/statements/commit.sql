@@ -41,7 +41,7 @@ SELECT kind, n FROM tampu_counter WHERE q = $1
 -- name: schedule_reap
 -- Has the reaper check leases when they end.
 -- Run by: extend, sweep
--- In:  columns: $1 until, $2 lease, $3 seqs (eight bytes each)
+-- In:  rows: $1 until, $2 lease, $3 seqs (eight bytes each)
 -- Out: nothing
 INSERT INTO tampu_claim (until, lease, seqs) VALUES ($1, $2, $3)
 ON CONFLICT (until, lease) DO UPDATE SET seqs = CAST(seqs || excluded.seqs AS BLOB)

@@ -3,61 +3,63 @@
 -- name: find_idempotency_keys
 -- Finds the messages that were published with these idempotency keys.
 -- Run by: publish, units
--- In:  $1 scope, $2 names of idempotency keys in it, $3 now
+-- In:  $1 scope, $2 now, rows: $3 name of an idempotency key in it
 -- Out: key, seq, stamp, id, digest of those whose window is open
-SELECT bytes(key), seq, seq >> 20, id, digest FROM tampu_idempotency WHERE tenant = $1 AND key = text($2) AND until > $3
+SELECT CAST(key AS BLOB), seq, seq >> 20, id, digest FROM tampu_idempotency
+WHERE tenant = $1 AND key = CAST($3 AS TEXT) AND until > $2
 
 -- name: lock_keys
 -- Finds the waiting messages that have these keys.
 -- Run by: publish
--- In:  $1 q, $2 keys
+-- In:  $1 q, rows: $2 key
 -- Out: key, seq
-SELECT bytes(key), seq FROM tampu_key WHERE q = $1 AND key = text($2)
+SELECT CAST(key AS BLOB), seq FROM tampu_key WHERE q = $1 AND key = CAST($2 AS TEXT)
 
 -- name: insert_messages
 -- Stores messages. They enter an index afterwards.
 -- Run by: publish
--- In:  $1 now, $2 not used, columns: $3 seq, $4 q, $5 rank, $6 max_attempts, $7 expires, $8 key, $9 group, $10 id,
+-- In:  $1 now, $2 not used, rows: $3 seq, $4 q, $5 rank, $6 max_attempts, $7 expires, $8 key, $9 group, $10 id,
 --      $11 body
 -- Out: nothing
 INSERT INTO tampu_message (seq, q, rank, created, max_attempts, expires, key, lane, id, body)
-VALUES ($3, $4, $5, $1, $6, $7, text($8), text($9), $10, $11)
+VALUES ($3, $4, $5, $1, $6, $7, CAST($8 AS TEXT), CAST($9 AS TEXT), $10, $11)
 
 -- name: insert_ready
 -- Puts messages into the index of ready messages, each as a run of its own.
 -- Run by: publish, settle, admin, sweep
--- In:  columns: $1 rank, $2 pos, $3 seq, $4 lease, $5 q, $6 attempts
+-- In:  rows: $1 rank, $2 pos, $3 seq, $4 lease, $5 q, $6 attempts
 -- Out: nothing
 INSERT INTO tampu_ready (q, rank, pos, seq, attempts, lease, last) VALUES ($5, $1, $2, $3, $6, $4, $3)
 
 -- name: insert_delayed
 -- Puts messages into the index of delayed messages.
 -- Run by: publish, settle, sweep
--- In:  columns: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts
+-- In:  rows: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts
 -- Out: nothing
 INSERT INTO tampu_delayed (seq, q, run_at, attempts, lease) VALUES ($1, $4, $2, $5, $3)
 
 -- name: insert_held
 -- Puts messages into the index of held messages.
 -- Run by: publish, import, groups, release with a hold
--- In:  columns: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts, $6 group it waits for or NULL, $7 reason
+-- In:  rows: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts, $6 group it waits for or NULL, $7 reason
 -- Out: nothing
-INSERT INTO tampu_held (seq, q, lane, reason, run_at, attempts, lease) VALUES ($1, $4, text($6), text($7), $2, $5, $3)
+INSERT INTO tampu_held (seq, q, lane, reason, run_at, attempts, lease)
+VALUES ($1, $4, CAST($6 AS TEXT), CAST($7 AS TEXT), $2, $5, $3)
 
 -- name: replace_bodies
 -- Replaces the bodies of waiting messages.
 -- Run by: publish of a key that waits
--- In:  columns: $1 seq, $2 body
+-- In:  rows: $1 seq, $2 body
 -- Out: nothing
 UPDATE tampu_message SET body = $2 WHERE seq = $1
 
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
 -- Run by: publish, units
--- In:  $1 scope, columns: $2 name of an idempotency key, $3 seq, $4 not used, $5 until, $6 id, $7 digest
+-- In:  $1 scope, rows: $2 name of an idempotency key, $3 seq, $4 not used, $5 until, $6 id, $7 digest
 -- Out: nothing
 INSERT OR REPLACE INTO tampu_idempotency (tenant, key, seq, id, digest, until)
-VALUES ($1, text($2), $3, $6, $7, $5)
+VALUES ($1, CAST($2 AS TEXT), $3, $6, $7, $5)
 
 -- name: find_loaded_ids
 -- Finds which ids of a range are in use, and where.

@@ -20,7 +20,7 @@ SELECT m.seq, m.q, m.created, m.seq >> 20, m.max_attempts, m.expires, m.id, m.bo
   CASE WHEN r.seq THEN 0 WHEN d.seq THEN 1 WHEN l.seq THEN 2 WHEN h.seq THEN 3 WHEN x.seq THEN 5 ELSE e.state END,
   coalesce(r.attempts, d.attempts, l.attempts, h.attempts, x.attempts, e.attempts),
   coalesce(d.run_at, h.run_at), coalesce(e.at, x.at),
-  bytes(CASE WHEN h.seq THEN h.reason ELSE x.reason END), coalesce(l.cancel, 0), bytes(f.error)
+  CAST(CASE WHEN h.seq THEN h.reason ELSE x.reason END AS BLOB), coalesce(l.cancel, 0), CAST(f.error AS BLOB)
 FROM json_each($1) j CROSS JOIN tampu_message m ON m.seq = j.value
 LEFT JOIN tampu_ended e ON e.seq = m.seq
 LEFT JOIN tampu_leased l ON l.seq = m.seq
@@ -38,7 +38,8 @@ WHERE coalesce(r.seq, d.seq, l.seq, h.seq, x.seq, e.seq) IS NOT NULL
 -- Run by: get of one message
 -- In:  $1 seq
 -- Out: attempt, at, outcome, worker, error, traceback
-SELECT attempt, at, outcome, bytes(worker), bytes(error), bytes(traceback) FROM tampu_failure WHERE seq = $1 ORDER BY no
+SELECT attempt, at, outcome, CAST(worker AS BLOB), CAST(error AS BLOB), CAST(traceback AS BLOB) FROM tampu_failure
+WHERE seq = $1 ORDER BY no
 
 -- name: select_result
 -- The result of a message, until it expires.

@@ -6,15 +6,16 @@
 -- Run by: take_leases, lock_expired_leases
 -- In:  $1 seqs
 -- Out: message row, lease, worker, whether cancel was requested, until, the rate of its group
-SELECT m.seq, m.q, l.attempts, m.seq >> 20, m.id, bytes(m.lane), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL,
-  l.lease, bytes(l.worker), l.cancel, l.until,
+SELECT m.seq, m.q, l.attempts, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires,
+  m.key IS NOT NULL,
+  l.lease, CAST(l.worker AS BLOB), l.cancel, l.until,
   CASE WHEN m.lane IS NOT NULL THEN (SELECT u.pace FROM tampu_queue u WHERE u.q = m.q) END
 FROM json_each($1) j CROSS JOIN tampu_leased l ON l.seq = j.value CROSS JOIN tampu_message m ON m.seq = l.seq
 
 -- name: find_settled
 -- Finds what a settled lease led to, by its settle marker. A message that returned is a run of its own.
 -- Run by: settle, for receipts that are not current any more
--- In:  columns: $1 q, $2 seq, $3 the settle marker that the verb leaves
+-- In:  rows: $1 q, $2 seq, $3 the settle marker that the verb leaves
 -- Out: seq, settle marker, state number, stamp, id
 SELECT m.seq, $3, w.state, m.seq >> 20, m.id FROM (
   SELECT state FROM tampu_ended WHERE seq = $2 AND lease = $3
@@ -27,32 +28,32 @@ CROSS JOIN tampu_message m WHERE m.seq = $2 AND m.q = $1
 -- name: upsert_results
 -- Stores results.
 -- Run by: ack with a result, import
--- In:  columns: $1 seq, $2 until, $3 body
+-- In:  rows: $1 seq, $2 until, $3 body
 -- Out: nothing
 INSERT OR REPLACE INTO tampu_result (seq, until, body) VALUES ($1, $2, $3)
 
 -- name: insert_ended
 -- Puts messages into the index of ended messages.
 -- Run by: settle, cancel, expire
--- In:  $1 now, columns: $2 seq, $3 lease, $4 q, $5 attempts, $6 state number
+-- In:  $1 now, rows: $2 seq, $3 lease, $4 q, $5 attempts, $6 state number
 -- Out: nothing
 INSERT INTO tampu_ended (seq, q, state, at, attempts, lease) VALUES ($2, $4, $6, $1, $5, $3)
 
 -- name: insert_dead
 -- Puts messages into the index of dead messages.
 -- Run by: reject, sweep
--- In:  $1 now, columns: $2 seq, $3 lease, $4 q, $5 attempts, $6 reason
+-- In:  $1 now, rows: $2 seq, $3 lease, $4 q, $5 attempts, $6 reason
 -- Out: nothing
-INSERT INTO tampu_dead (seq, q, at, reason, attempts, lease) VALUES ($2, $4, $1, text($6), $5, $3)
+INSERT INTO tampu_dead (seq, q, at, reason, attempts, lease) VALUES ($2, $4, $1, CAST($6 AS TEXT), $5, $3)
 
 -- name: insert_failures
 -- Stores failed attempts, for the history of their messages.
 -- Run by: settle, sweep
--- In:  $1 now, columns: $2 seq, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
+-- In:  $1 now, rows: $2 seq, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
 -- Out: nothing
 INSERT INTO tampu_failure (seq, no, attempt, at, outcome, worker, error, traceback)
-VALUES ($2, (SELECT coalesce(max(no), 0) + 1 FROM tampu_failure WHERE seq = $2), $3, $1, text($4), text($5), text($6),
-  text($7))
+VALUES ($2, (SELECT coalesce(max(no), 0) + 1 FROM tampu_failure WHERE seq = $2), $3, $1,
+  CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT))
 
 -- name: restore_keys_and_expiries
 -- Restores the expiry of messages that wait again, and their key if no newer message has it.
@@ -67,7 +68,7 @@ CROSS JOIN tampu_message m ON m.seq = j.value WHERE m.key IS NOT NULL
 -- name: extend_leases
 -- Extends leases.
 -- Run by: extend
--- In:  $1 now, columns: $2 seq, $3 lease, $4 q, $5 lease time
+-- In:  $1 now, rows: $2 seq, $3 lease, $4 q, $5 lease time
 -- Out: seq, lease, until, whether cancel was requested, until before. An item without a row is LeaseLost.
 SELECT seq, lease, $1 + $5, cancel, until FROM tampu_leased WHERE seq = $2 AND lease = $3 AND q = $4;
 UPDATE tampu_leased SET until = $1 + $5 WHERE seq = $2 AND lease = $3 AND q = $4
@@ -75,7 +76,7 @@ UPDATE tampu_leased SET until = $1 + $5 WHERE seq = $2 AND lease = $3 AND q = $4
 -- name: set_max_attempts
 -- Sets max_attempts of messages.
 -- Run by: settle
--- In:  columns: $1 seq, $2 max_attempts
+-- In:  rows: $1 seq, $2 max_attempts
 -- Out: nothing
 UPDATE tampu_message SET max_attempts = $2 WHERE seq = $1
 

@@ -12,16 +12,16 @@ SELECT q, tenant, name FROM tampu_queue ORDER BY q
 -- Run by: snapshot
 -- In:  $1 qs, $2 state numbers
 -- Out: seq, q, state number, attempts, run_at, ended at, reason
-SELECT seq, q, 0, attempts, NULL, NULL, bytes(NULL) FROM tampu_ready
+SELECT seq, q, 0, attempts, NULL, NULL, NULL FROM tampu_ready
   WHERE q IN (SELECT value FROM json_each($1)) AND 0 IN (SELECT value FROM json_each($2))
   AND seq = last AND (pos <> seq OR attempts > 0)
 UNION ALL SELECT seq, q, 1, attempts, run_at, NULL, NULL FROM tampu_delayed
   WHERE q IN (SELECT value FROM json_each($1)) AND 1 IN (SELECT value FROM json_each($2))
 UNION ALL SELECT seq, q, 2, attempts, NULL, NULL, NULL FROM tampu_leased
   WHERE q IN (SELECT value FROM json_each($1)) AND 2 IN (SELECT value FROM json_each($2))
-UNION ALL SELECT seq, q, 3, attempts, run_at, NULL, reason FROM tampu_held
+UNION ALL SELECT seq, q, 3, attempts, run_at, NULL, CAST(reason AS BLOB) FROM tampu_held
   WHERE q IN (SELECT value FROM json_each($1)) AND 3 IN (SELECT value FROM json_each($2))
-UNION ALL SELECT seq, q, 5, attempts, NULL, at, reason FROM tampu_dead
+UNION ALL SELECT seq, q, 5, attempts, NULL, at, CAST(reason AS BLOB) FROM tampu_dead
   WHERE q IN (SELECT value FROM json_each($1)) AND 5 IN (SELECT value FROM json_each($2))
 
 -- name: snapshot_runs
@@ -57,7 +57,7 @@ SELECT 1 FROM tampu_message WHERE id IS NOT NULL LIMIT 1
 -- name: snapshot_find_ids
 -- Finds messages of any tenant by the id that the user gave.
 -- Run by: snapshot_find
--- In:  column: $1 id
+-- In:  rows: $1 id
 -- Out: seq, q
 SELECT seq, q FROM tampu_message WHERE id = $1
 
@@ -71,9 +71,9 @@ SELECT f.seq, max(f.no) FROM json_each($1) j CROSS JOIN tampu_failure f ON f.seq
 -- name: snapshot_errors
 -- The errors of failed attempts.
 -- Run by: snapshot
--- In:  columns: $1 seq, $2 number of a failed attempt
+-- In:  rows: $1 seq, $2 number of a failed attempt
 -- Out: seq, error
-SELECT seq, bytes(error) FROM tampu_failure WHERE seq = $1 AND no = $2
+SELECT seq, CAST(error AS BLOB) FROM tampu_failure WHERE seq = $1 AND no = $2
 
 -- name: snapshot_expiries
 -- The expiries of messages that have one.
@@ -109,7 +109,7 @@ SELECT seq, attempts FROM tampu_ended WHERE seq BETWEEN $1 AND $2 AND attempts <
 -- Run by: snapshot
 -- In:  $1 first and $2 last seq
 -- Out: seq, error
-SELECT seq, bytes(error) FROM tampu_failure WHERE seq BETWEEN $1 AND $2 ORDER BY seq, no
+SELECT seq, CAST(error AS BLOB) FROM tampu_failure WHERE seq BETWEEN $1 AND $2 ORDER BY seq, no
 
 -- name: snapshot_results
 -- The results of messages of a range that have not expired.

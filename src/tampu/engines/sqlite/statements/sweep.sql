@@ -13,7 +13,8 @@ SELECT (SELECT min(run_at) FROM tampu_delayed), (SELECT min(until) FROM tampu_cl
 -- Run by: sweep (promote)
 -- In:  $1 now, $2 limit
 -- Out: message row, lease, in the order they fell due
-SELECT m.seq, m.q, d.attempts, m.seq >> 20, m.id, bytes(m.lane), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL,
+SELECT m.seq, m.q, d.attempts, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires,
+  m.key IS NOT NULL,
   d.lease
 FROM tampu_delayed d CROSS JOIN tampu_message m ON m.seq = d.seq WHERE d.run_at <= $1 ORDER BY d.run_at, d.seq LIMIT $2
 
@@ -41,7 +42,7 @@ DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each($1))
 -- name: delete_reaped_claims
 -- Removes claims that were checked.
 -- Run by: sweep (reap)
--- In:  columns: $1 until, $2 lease
+-- In:  rows: $1 until, $2 lease
 -- Out: nothing
 DELETE FROM tampu_claim WHERE until = $1 AND lease = $2
 

@@ -27,14 +27,15 @@ UPDATE tampu_ending SET seqs = $4 WHERE q = $1 AND state = $2 AND no = $3
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 nos
 -- Out: nothing
-DELETE FROM tampu_ending WHERE q = $1 AND state = $2 AND no = $3
+DELETE FROM tampu_ending WHERE q = $1 AND state = $2 AND no IN (SELECT value FROM json_each($3))
 
 -- name: remove_ended
 -- Removes messages from `ended`.
 -- Run by: trim, purge
 -- In:  $1 seqs
 -- Out: message row
-SELECT m.seq, m.q, e.attempts, m.seq >> 20, m.id, bytes(m.lane), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL
+SELECT m.seq, m.q, e.attempts, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires,
+  m.key IS NOT NULL
 FROM json_each($1) j CROSS JOIN tampu_ended e ON e.seq = j.value CROSS JOIN tampu_message m ON m.seq = e.seq;
 DELETE FROM tampu_ended WHERE seq IN (SELECT value FROM json_each($1))
 
@@ -50,7 +51,8 @@ DELETE FROM tampu_ended WHERE seq IN (SELECT value FROM json_each($1)) RETURNING
 -- Run by: purge
 -- In:  $1 q, $2 limit
 -- Out: message row
-SELECT m.seq, m.q, d.attempts, m.seq >> 20, m.id, bytes(m.lane), m.rank, m.max_attempts, m.expires, m.key IS NOT NULL
+SELECT m.seq, m.q, d.attempts, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires,
+  m.key IS NOT NULL
 FROM tampu_dead d CROSS JOIN tampu_message m ON m.seq = d.seq WHERE d.q = $1 ORDER BY d.at, d.seq LIMIT $2;
 DELETE FROM tampu_dead WHERE seq IN (SELECT seq FROM tampu_dead WHERE q = $1 ORDER BY at, seq LIMIT $2)
 
@@ -93,7 +95,7 @@ RETURNING lane
 -- Run by: trim
 -- In:  $1 now, $2 limit
 -- Out: q, group
-SELECT p.q, bytes(p.lane) FROM tampu_pace p CROSS JOIN tampu_queue t ON t.q = p.q
+SELECT p.q, CAST(p.lane AS BLOB) FROM tampu_pace p CROSS JOIN tampu_queue t ON t.q = p.q
 WHERE p.spent > $1 + (SELECT max(pace * pace_burst) FROM tampu_queue) AND p.spent > $1 + t.pace * t.pace_burst
 ORDER BY p.spent LIMIT $2
 

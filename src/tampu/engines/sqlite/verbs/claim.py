@@ -47,13 +47,9 @@ def _take(commit: Commit, call: Claim, want: QueueClaim) -> list[Lease] | None:
     rows: list[Any] = db.execute(_SELECT_FIRST, (q, call.limit)).fetchall()
     if not rows:
         return []
-    retried = []
-    for seq, attempts, _, _, _, expires, named, _, _, _ in rows:
-        if named or expires is not None:
-            return None
-        if attempts:
-            retried.append(seq)
-    seqs = [seq for seq, _, _, _, _, _, _, _, _, _ in rows]
+    seqs, attempts, created, stamps, most, expires, named, owns, _, bodies = zip(*rows, strict=True)
+    if any(named) or any(expires):
+        return None
     lease, until = secrets.randbits(63), now + want.lease_us
     db.execute(_LEASE_FIRST, (lease, until, call.worker, q, len(rows)))
     ready.take_first(db, q, seqs[-1])
@@ -61,10 +57,12 @@ def _take(commit: Commit, call: Claim, want: QueueClaim) -> list[Lease] | None:
     commit.count(q, READY, -len(rows))
     commit.count(q, LEASED, len(rows))
     record = commit.record("claim", q, LEASED, call.worker)
-    if any(map((1).__and__, seqs)):
-        own = [id for _, _, _, _, _, _, _, id, _, _ in rows]
-        record.own.update({i: id for i, id in enumerate(own, len(record.seqs)) if id is not None})
-    record.extend(seqs, (), [attempts + 1 for _, attempts, _, _, _, _, _, _, _, _ in rows])
+    if any(owns):
+        record.own.update({i: own for i, own in enumerate(owns, len(record.seqs)) if own is not None})
+    record.extend(seqs, (), [before + 1 for before in attempts])
+    retried = [seq for seq, before in zip(seqs, attempts, strict=True) if before] if any(attempts) else []
     errors = dict(db.rows("select_last_errors", Ints(retried))) if retried else {}
-    ids = commit.registry.id.many((), seqs)
-    return any_claim.leases_of(ids, call, want.queue, rows, lease, until, {}, errors)
+    ids = any_claim.ids_of(commit, stamps, seqs, owns)
+    return any_claim.leases_of(
+        call, want.queue, lease, until, (ids, seqs, attempts, created, most, expires, bodies), errors
+    )

@@ -30,6 +30,8 @@ _CLOSE = 8
 
 
 def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | TampuError]:
+    if "ack" not in [item.verb for call in calls for item in call.items[:1]]:
+        return any_settle.settle(commit, calls)
     least = 1 if len(calls) == 1 else _WORTHWHILE
     whole = [_ack_claim(commit, call) if len(call.items) >= least else None for call in calls]
     rest = [call for call, outcomes in zip(calls, whole, strict=True) if outcomes is None]
@@ -74,11 +76,13 @@ def _ack_each(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | T
     for call in calls:
         numbers.append([])
         for item in call.items:
+            if item.verb != "ack":
+                return None
             try:
                 seq, lease = parse_receipt(item.receipt)
             except TampuError:
                 return None
-            if item.verb != "ack" or seq in wanted:
+            if seq in wanted:
                 return None
             wanted[seq] = commit.registry.number(commit.db, call.tenant, item.queue), lease
             numbers[-1].append(seq)
