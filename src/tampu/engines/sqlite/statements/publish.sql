@@ -46,7 +46,7 @@ INSERT INTO tampu_held (seq, q, lane, reason, run_at, attempts, lease) VALUES ($
 
 -- name: replace_bodies
 -- Replaces the bodies of waiting messages.
--- Run by: publish of a key that waits
+-- Run by: publish of a key that waits, free with bodies
 -- In:  columns: $1 seq, $2 body
 -- Out: nothing
 UPDATE tampu_message SET body = $2 WHERE seq = $1
