@@ -14,6 +14,7 @@ from tampu.broker.store import Store
 from tampu.engines import port
 from tampu.model.config import BUILT_IN
 from tampu.model.message import NewMessage, State
+from tampu.model.values import pack_body
 from tests.conformance.harness import Harness, counts, inside, payloads, verbs
 
 SETTINGS = resolve(BUILT_IN)
@@ -446,3 +447,123 @@ def test_a_held_message_can_end(store: Store) -> None:
     assert only(store, cancel(one.id, dead="refused")).state == "dead"
     assert only(store, cancel(two.id)).state == "cancelled"
     assert verbs(store, one.id) == ["publish", "claim", "release", "reject"]
+
+
+# -- held messages that are freed with another body
+
+
+def body_of(message: tampu.Message, payload: object, **fields: Any) -> bytes:
+    """The body of a message with another payload."""
+    encoded = msgspec.json.encode(payload)
+    return pack_body(msgspec.structs.replace(message.body, payload=encoded, **fields))
+
+
+def test_a_held_message_is_freed_with_another_body(store: Store, harness: Harness) -> None:
+    one, two = store.publish_many(
+        "jobs", [tampu.NewMessage(n, hold="x", key=f"k{n}", priority=5, headers={"a": "1"}) for n in range(2)]
+    )
+    body = body_of(one, {"edited": True}, type="edited", headers={"b": "2"}, priority=1, hold=None)
+    (outcomes,) = run(store, free(one.id, two.id, bodies=[body, None], actor="ann"))
+    assert [o.state for o in outcomes] == ["ready", "ready"]
+    seen = store.get(one.id)
+    assert (seen.payload, seen.type, seen.headers) == ({"edited": True}, "edited", {"b": "2"})
+    assert (seen.id, seen.priority, seen.key, seen.body.hold) == (one.id, 5, "k0", "x")
+    assert store.get(two.id).payload == 1
+    assert payloads(store.claim("jobs", limit=5)) == [{"edited": True}, 1]
+    told = [t for t in store.journal().transitions if t.id == one.id]
+    assert [(t.verb, t.state, t.type, t.worker) for t in told] == [
+        ("publish", "held", "message", None), ("replace", "held", "edited", "ann"), ("free", "ready", None, "ann"),
+        ("claim", "leased", None, None),
+    ]  # fmt: skip
+    assert verbs(store, two.id) == ["publish", "free", "claim"]
+
+
+def test_a_released_message_is_freed_with_another_body(store: Store) -> None:
+    message = store.publish("jobs", "old")
+    only(store, release(store.claim("jobs")[0]))
+    assert only(store, free(message.id, bodies=[body_of(message, "new")])).state == "ready"
+    (lease,) = store.claim("jobs")
+    assert (lease.id, lease.payload, lease.attempt) == (message.id, "new", 1)
+    store.reject(lease)
+    assert only(store, replay(message.id)).state == "ready"
+    assert payloads(store.claim("jobs")) == ["new"]
+
+
+def test_a_message_that_is_not_freed_keeps_its_body(store: Store, harness: Harness) -> None:
+    ready = store.publish("jobs", "ready")
+    (_, waits) = only(store, port.Together("default", [publish(item(1, group="g"), item(2, group="g"), slots=1)]))
+    nobody = "019b76da-a800-7000-8000-000000000001"
+    ids = [ready.id, waits.id, nobody]
+    with harness.unchanged(store):
+        (outcomes,) = run(store, free(*ids, bodies=[body_of(ready, "new")] * 3))
+    assert [type(o.error) for o in outcomes] == [tampu.InvalidState, tampu.InvalidState, tampu.NotFound]
+
+
+def test_a_message_freed_twice_in_a_call_has_the_first_body(store: Store) -> None:
+    message = store.publish("jobs", 0, hold="x")
+    bodies = [body_of(message, 1), body_of(message, 2)]
+    (outcomes,) = run(store, free(message.id, message.id, bodies=bodies))
+    assert [o.ok for o in outcomes] == [True, False]
+    assert payloads(store.claim("jobs")) == [1]
+
+
+def test_calls_of_one_run_free_messages_with_and_without_bodies(store: Store) -> None:
+    one, two = store.publish_many("jobs", [tampu.NewMessage(n, hold="x") for n in range(2)])
+    run(store, free(one.id), free(two.id, bodies=[body_of(two, "new")]))
+    assert verbs(store, one.id) == ["publish", "free"]
+    assert verbs(store, two.id) == ["publish", "replace", "free"]
+
+
+def test_a_unit_frees_messages_with_other_bodies(store: Store, harness: Harness) -> None:
+    messages = store.publish_many("jobs", [tampu.NewMessage(n, hold="x") for n in range(4)])
+    one, two, three, four = messages
+    calls: list[port.Free | port.Cancel] = [
+        free(one.id), free(two.id, three.id, bodies=[None, body_of(three, "new")]), cancel(four.id, dead="refused"),
+    ]  # fmt: skip
+    unit = port.Together("default", calls, "unit", 600_000_000)
+    (replies,) = run(store, unit)
+    assert [o.state for reply in replies for o in reply] == ["ready", "ready", "ready", "dead"]
+    assert [store.get(m.id).payload for m in messages] == [0, 1, "new", 3]
+    with harness.unchanged(store):
+        (again,) = run(store, unit)
+        other = [calls[0], free(two.id, three.id, bodies=[None, body_of(three, "newer")]), calls[2]]
+        (conflict,) = run(store, port.Together("default", other, "unit", 600_000_000))
+    assert [o.state for reply in again for o in reply] == ["ready", "ready", "ready", "dead"]
+    assert isinstance(conflict, tampu.IdempotencyConflict)
+
+
+# -- who did it
+
+
+def test_the_journal_says_who_did_it(store: Store) -> None:
+    held, waiting, leased, rejected = (
+        store.publish("jobs", n, **({"hold": "x"} if n == 0 else {"delay": 60} if n in (1, 3) else {}))
+        for n in range(4)
+    )
+    store.claim("jobs", worker="w1")
+    only(store, free(held.id, actor="ann"))
+    run(store, cancel(waiting.id, leased.id, actor="bob"), cancel(rejected.id, dead="refused", actor="cem"))
+    assert store.get(rejected.id).failures[0].worker == "cem"
+    only(store, replay(rejected.id, actor="dee"))
+    run(store, port.Purge("default", "jobs", State.READY, 10, actor="eve"))
+    found = [(t.verb, t.worker) for t in store.journal().transitions if t.verb != "publish"]
+    assert sorted(found) == sorted(
+        [("claim", "w1"), ("free", "ann"), ("cancel", "bob"), ("ask_cancel", "bob"), ("reject", "cem"),
+         ("replay", "dee"), ("purge", "eve"), ("purge", "eve")]
+    )  # fmt: skip
+
+
+def test_two_of_one_run_are_told_apart(store: Store) -> None:
+    messages = store.publish_many("jobs", [tampu.NewMessage(n, hold="x") for n in range(3)])
+    calls = [free(m.id, actor=actor) for m, actor in zip(messages, ("ann", None, "bob"), strict=True)]
+    run(store, calls[0], port.Together("default", calls[1:]))
+    found = {t.id: t.worker for t in store.journal().transitions if t.verb == "free"}
+    assert [found[m.id] for m in messages] == ["ann", None, "bob"]
+
+
+def test_who_frees_a_slot_is_not_who_frees_the_next_message(store: Store) -> None:
+    (made,) = run(store, publish(item(1, group="g"), item(2, group="g"), slots=1))
+    only(store, cancel(made[0].id, actor="ann"))
+    assert [(t.verb, t.worker) for t in store.journal().transitions if t.id == made[1].id] == [
+        ("publish", None), ("free", None),
+    ]  # fmt: skip

@@ -12,11 +12,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 import tampu
+from tampu.broker import access, validate
+from tampu.broker.settings import resolve
 from tampu.broker.store import Store
+from tampu.engines import port
+from tampu.model.config import BUILT_IN
 from tampu.model.errors import TampuError
 from tampu.model.journal import Transition
 from tampu.model.message import Lease
-from tampu.model.states import TERMINAL
+from tampu.model.states import TERMINAL, State
+from tampu.model.values import pack_body
 from tests.conformance.harness import Harness, Kit
 
 Row = dict[str, Any]
@@ -74,8 +79,8 @@ class Working:
 
     def work(self, steps: int) -> Worked:
         acts: list[tuple[Callable[[Store], object], int]] = [
-            (self.publish, 10), (self.claim, 10), (self.settle, 18), (self.steer, 3), (self.replay, 2),
-            (self.purge, 1), (self.rest, 8),
+            (self.publish, 10), (self.claim, 10), (self.settle, 18), (self.steer, 4), (self.replay, 2),
+            (self.purge, 1), (self.rest, 8), (self.end, 1),
         ]  # fmt: skip
         doing = [act for act, weight in acts for _ in range(weight)]
         for _ in range(steps):
@@ -130,7 +135,7 @@ class Working:
         if not self.leases:
             return
         q, lease = self.leases.pop(self.chance.randrange(len(self.leases)))
-        way = self.chance.choice(["ack", "ack", "ack", "nack", "nack", "reject", "release", "lose", "nack now"])
+        way = self.chance.choice(["ack", "ack", "ack", "nack", "nack", "reject", "release", "lose", "nack now", "hold"])
         number = self.chance.randrange(1000)
         error = self.chance.choice([f"SMTP {number}", f"no such file '{number}'\nmore", None])
         if way == "ack":
@@ -143,14 +148,38 @@ class Working:
             q.reject(lease, "oversize", error)
         elif way == "release":
             q.release(lease)
+        elif way == "hold":
+            self.run(q, port.Settle(q.tenant, [port.SettleItem("release", lease.queue, lease.receipt, hold="ask")]))
 
     def steer(self, q: Store) -> None:
         state = self.chance.choice(["ready", "held", "delayed", "leased"])
         found = list(q.messages(self.chance.choice(QUEUES), state=state, limit=20))
-        if found and state == "held":
+        if not found:
+            return
+        one = self.chance.choice(found)
+        way = self.chance.choice(["plain", "plain", "policy"])
+        if way == "policy" and state == "held":
+            body = pack_body(msgspec.structs.replace(one.body, type="edited", payload=b'"edited"'))
+            self.run(q, port.Free(q.tenant, [one.id], [body], actor="ann"))
+        elif way == "policy":
+            self.run(q, port.Cancel(q.tenant, [one.id], dead="refused", error="not like this", actor="ann"))
+        elif state == "held":
             q.free(found[0].id)
-        elif found:
-            q.cancel(self.chance.choice(found).id)
+        else:
+            q.cancel(one.id)
+
+    @staticmethod
+    def run(q: Store, call: port.Call) -> None:
+        """What only policies do."""
+        access.core(q).engine.run([call])
+
+    def end(self, q: Store) -> None:
+        """A message that ends as it is published."""
+        state = self.chance.choice([State.DEAD, State.CANCELLED])
+        new = tampu.NewMessage("é", type="mail.send", hold="by a rule")
+        item = validate.item("emails", resolve(BUILT_IN), new)
+        ending = port.Ending(state, "schema_invalid", self.chance.choice([None, "no field to"]))
+        self.run(q, port.Publish(q.tenant, "emails", [msgspec.structs.replace(item, ends=ending)]))
 
     def replay(self, q: Store) -> None:
         q.replay(self.chance.choice(QUEUES), where={}, limit=3)

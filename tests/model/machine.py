@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import tampu
 from tampu.broker import access
-from tampu.engines.port import Sweep, Trim
+from tampu.engines.port import Cancel, Settle, SettleItem, Sweep, Trim
 from tampu.model.states import WAITING
 from tests.model import checks
 from tests.model.entries import SECOND, Entry, New
@@ -242,6 +242,17 @@ class SideBySide(RuleBasedStateMachine):
             except tampu.LeaseLost:
                 assert expected == ["lease_lost"]
 
+    @precondition(lambda self: self.receipts)
+    @rule(pick=some, stale=now_and_then, twice=st.booleans())
+    def hold(self, pick: int, stale: bool, twice: bool) -> None:
+        """A release that holds the message, as policies ask for it."""
+        tenant, id, receipt = self._receipt(pick, stale)
+        queue, _, _ = receipt.rpartition("/")
+        call = Settle(tenant, [SettleItem("release", queue, receipt, hold="ask")])
+        for _ in range(1 + twice):
+            (outcome,) = access.core(self.store[tenant]).coalescer.submit(call)
+            assert [said(outcome)] == self.model.settle(tenant, [("release", id, receipt, "ask")])
+
     def _receipt(self, pick: int, stale: bool) -> tuple[str, str, str]:
         """A current lease, or an old receipt, best of a message that somebody else has now."""
         leased = {(e.tenant, e.id): e.receipt for e in self.model.entries.values() if e.state == "leased"}
@@ -297,12 +308,12 @@ class SideBySide(RuleBasedStateMachine):
     # -- people
 
     @precondition(lambda self: self.model.entries)
-    @rule(picks=st.lists(some, min_size=1, max_size=3))
-    def cancel(self, picks: list[int]) -> None:
+    @rule(picks=st.lists(some, min_size=1, max_size=3), dead=mostly_none("refused", "bad"))
+    def cancel(self, picks: list[int], dead: str | None) -> None:
         chosen = [self._entry(pick) for pick in picks]
-        tenant = chosen[0].tenant
-        outcomes = self.store[tenant].cancel(*(e.id for e in chosen))
-        assert [said(o) for o in outcomes] == self.model.cancel(tenant, [e.id for e in chosen])
+        tenant, ids = chosen[0].tenant, [e.id for e in chosen]
+        outcomes = access.core(self.store[tenant]).coalescer.submit(Cancel(tenant, ids, dead))
+        assert [said(o) for o in outcomes] == self.model.cancel(tenant, ids, dead)
 
     @precondition(lambda self: any(e.state == "held" for e in self.model.entries.values()))
     @rule(pick=some)

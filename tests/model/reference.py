@@ -393,7 +393,7 @@ class Model:
     # -- settle and extend
 
     def settle(self, tenant: str, items: Sequence[tuple[str, str, str, Any]]) -> list[str]:
-        """Items are (verb, id, receipt, delay or result); the state each is in then, or ``lease_lost``."""
+        """Items are (verb, id, receipt, delay, result or hold); the state each is in then, or ``lease_lost``."""
         with self._together():
             return [self._settle(tenant, *item) for item in items]
 
@@ -414,11 +414,20 @@ class Model:
             entry.attempts -= 1
             if entry.asked:
                 self._end(entry, "cancelled")
+            elif isinstance(extra, str):
+                self._hold(entry, extra)
             else:
                 self._return(entry)
         else:
             self._fail(entry, verb, extra)
         return entry.state
+
+    def _hold(self, entry: Entry, reason: str) -> None:
+        """Its lease ends, and it waits for somebody to free it: its place in its group is another's."""
+        entry.state = ""
+        self._take_marks(entry)
+        entry.state, entry.reason, entry.run_at = "held", reason, None
+        self._pass_turn(entry)
 
     def _fail(self, entry: Entry, verb: str, delay: int | None) -> None:
         entry.failures += 1
@@ -445,10 +454,11 @@ class Model:
 
     # -- people
 
-    def cancel(self, tenant: str, ids: Sequence[str]) -> list[str]:
+    def cancel(self, tenant: str, ids: Sequence[str], dead: str | None = None) -> list[str]:
+        """With ``dead``, what waits is dead for this reason, and leases stay as they are."""
         known = [self.find(tenant, id) for id in dict.fromkeys(ids)]
         left = self._leaving(entry for entry in known if entry is not None and entry.state in WAITING)
-        said = [self._cancel(tenant, id) for id in ids]
+        said = [self._cancel(tenant, id) if dead is None else self._kill(tenant, id, dead) for id in ids]
         for entry in left:
             self._fill(entry)
         return said
@@ -466,13 +476,23 @@ class Model:
             return "invalid_state"
         return entry.state
 
+    def _kill(self, tenant: str, id: str, reason: str) -> str:
+        entry = self.find(tenant, id)
+        if entry is None:
+            return "not_found"
+        if entry.state in WAITING:
+            entry.settled = None
+            entry.failures += 1
+            self._end(entry, "dead", reason)
+        return "dead" if (entry.state, entry.reason) == ("dead", reason) else "invalid_state"
+
     def free(self, tenant: str, id: str) -> str:
         entry = self.find(tenant, id)
         if entry is None:
             return "not_found"
         if entry.state != "held" or entry.waits_turn:
             return "invalid_state"
-        entry.reason = None
+        entry.reason = entry.settled = None
         self._admit(entry)
         return entry.state
 

@@ -241,6 +241,8 @@ class Cancel(msgspec.Struct, frozen=True):
     """The last error of messages that become dead."""
     reason: str | None = None
     """The journal's detail, without ``dead``."""
+    actor: str | None = None
+    """Who asked for it: the ``worker`` of the journal's transitions."""
 
     @property
     def ending(self) -> Ending:
@@ -255,6 +257,11 @@ class Free(msgspec.Struct, frozen=True):
 
     tenant: str
     ids: Sequence[str]
+    bodies: Sequence[bytes | None] = ()
+    """If given, the new body of each message, packed; None keeps the old one. It replaces the payload as a publish with
+    the message's key does (`tampu.engines.rules.KEPT_BY_KEY`), and is journaled as ``replace`` before the ``free``."""
+    actor: str | None = None
+    """Who asked for it: the ``worker`` of the journal's transitions."""
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -264,6 +271,8 @@ class Replay(msgspec.Struct, frozen=True):
     ids: Sequence[str]
     max_attempts: Sequence[int]
     """The new max_attempts of each."""
+    actor: str | None = None
+    """Who asked for it: the ``worker`` of the journal's transitions."""
 
 
 class Purge(msgspec.Struct, frozen=True):
@@ -273,6 +282,8 @@ class Purge(msgspec.Struct, frozen=True):
     queue: str
     state: State
     limit: int
+    actor: str | None = None
+    """Who asked for it: the ``worker`` of the journal's transitions."""
 
 
 class Rerank(msgspec.Struct, frozen=True):

@@ -21,6 +21,11 @@ KEPT_BY_KEY = ("priority", "deadline", "group", "hold", "own_max_attempts", "dea
 """Fields of the old body that stay when a key replaces the payload."""
 
 
+def replaced(old: Body, new: Body) -> Body:
+    """The new body of a message that waits."""
+    return msgspec.structs.replace(new, **{name: getattr(old, name) for name in KEPT_BY_KEY})
+
+
 def full(call: Publish | Load) -> QueueFull:
     return QueueFull(
         f"queue {call.queue} is full: its max_depth is {call.max_depth} live messages",

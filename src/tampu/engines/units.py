@@ -27,7 +27,7 @@ from tampu.engines.port import (
 )
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, TampuError
-from tampu.model.message import Message, State
+from tampu.model.message import Message, State, unpack_body
 from tampu.model.outcome import Outcome
 
 
@@ -170,7 +170,8 @@ def _content(call: Call) -> Any:
     if isinstance(call, Cancel):
         return ["Cancel", list(call.ids), *([] if call.dead is None else [call.dead])]
     if isinstance(call, Free):
-        return ["Free", list(call.ids)]
+        payloads = [None if body is None else unpack_body(body).payload for body in call.bodies]
+        return ["Free", list(call.ids), *([payloads] if payloads else [])]
     if isinstance(call, Extend):
         return ["extend", list(call.items)]
     assert isinstance(call, PutDocument | DeleteDocument)

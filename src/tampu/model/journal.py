@@ -31,6 +31,7 @@ class Transition(msgspec.Struct, frozen=True):
     attempt: int
     type: str | None = None
     worker: str | None = None
+    """Who had the lease; or who asked for the cancel, free, replay or purge."""
     detail: str | None = None
     """The reason, or the first line of the error; for an expired lease `lease_end`."""
     fingerprint: str | None = None

@@ -254,14 +254,21 @@ class Commit:
         return [*self._earlier_records, *self._records.items()]
 
     def note(
-        self, verb: str, state: int | None, message: MessageRow, worker: str | None = None, detail: str | None = None
+        self,
+        verb: str,
+        state: int | None,
+        message: MessageRow,
+        worker: str | None = None,
+        detail: str | None = None,
+        type: str | None = None,
     ) -> None:
         if message.seq in self._noted:
             self.begin_record_group()
         self._noted.add(message.seq)
-        self.record(verb, message.q, state, worker).add(
-            message.seq, message.stamp, message.attempts, message.own, detail
-        )
+        record = self.record(verb, message.q, state, worker)
+        record.add(message.seq, message.stamp, message.attempts, message.own, detail)
+        if type is not None:
+            record.types.append(type)
 
     # -- finishing
 

@@ -85,7 +85,7 @@ INSERT INTO tampu_held (seq, run_at, lease, q, attempts, lane, reason) VALUES {(
 
 -- name: replace_bodies
 -- Replaces the bodies of waiting messages.
--- Run by: publish of a key that waits
+-- Run by: publish of a key that waits, free with bodies
 -- In:  columns: $1 seq, $2 body
 -- Out: nothing
 UPDATE tampu_message FORCE INDEX (PRIMARY) SET body = ELT(FIELD(seq, $1), $2) WHERE seq IN ($1)

@@ -111,7 +111,7 @@ SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],
 
 -- name: replace_bodies
 -- Replaces the bodies of waiting messages.
--- Run by: publish of a key that waits
+-- Run by: publish of a key that waits, free with bodies
 -- In:  arrays: $1 seq, $2 body
 -- Out: nothing
 UPDATE tampu.message SET body = ($2::bytea[])[array_position($1::int8[], seq)] WHERE seq = ANY ($1::int8[])

@@ -15,7 +15,7 @@ from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
 from tampu.engines.rules import not_waiting
 from tampu.model.errors import InvalidState, NotFound, TampuError
-from tampu.model.message import State
+from tampu.model.message import State, unpack_body
 from tampu.model.outcome import Outcome
 from tampu.model.rank import rank
 
@@ -93,18 +93,26 @@ def steer(context: RunContext, script: str, call: Cancel | Free | Replay) -> Ope
 
 
 def arguments(named: Sequence[Named]) -> list[bytes]:
-    """The arguments of a script: the names of the messages, and a map for each that says how to change it."""
-    return [rows.encode([one.name for one in named]), rows.encode([_how(one) for one in named])]
+    """The arguments of a script: the names of the messages, a map for each that says how to change it, and bodies."""
+    bodies: list[bytes] = []
+    how = [_how(one, bodies) for one in named]
+    return [rows.encode([one.name for one in named]), rows.encode(how), *bodies]
 
 
-def _how(one: Named) -> dict[str, Any]:
+def _how(one: Named, bodies: list[bytes]) -> dict[str, Any]:
+    """How to change a message. Its new body is added to ``bodies``."""
     call = one.call
+    how: dict[str, Any] = {"w": call.actor}
     if isinstance(call, Replay):
-        return {"m": call.max_attempts[one.item]}
-    if isinstance(call, Free):
-        return {}
-    given = (("d", call.dead), ("e", call.error), ("r", call.reason))
-    return {name: value for name, value in given if value is not None}
+        how["m"] = call.max_attempts[one.item]
+    elif isinstance(call, Cancel):
+        how |= {"d": call.dead, "e": call.error, "r": call.reason}
+    else:
+        body = call.bodies[one.item] if call.bodies else None
+        if body is not None:
+            bodies.append(body)
+            how |= {"b": len(bodies), "t": unpack_body(body).type}
+    return {name: value for name, value in how.items() if value is not None}
 
 
 def outcome(call: Cancel | Free | Replay, id: str, answer: list[Any] | TampuError | None) -> Outcome:
@@ -132,7 +140,7 @@ def purge(context: RunContext, call: Purge) -> Operation[int]:
         raise NotFound(f"no queue {call.queue}", field="queue")
     if call.state is State.LEASED:
         raise InvalidState("leased messages cannot be purged", hint="cancel them, or wait until they end")
-    (reply,) = yield [context.write.script("purge", entry.tag, rows.CODE[call.state], call.limit)]
+    (reply,) = yield [context.write.script("purge", entry.tag, rows.CODE[call.state], call.limit, call.actor or "")]
     (purged,) = context.read_reply(entry, reply)
     return int(purged)
 

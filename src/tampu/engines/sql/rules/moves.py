@@ -94,15 +94,14 @@ def _end(commit: Commit, state: int, moves: Sequence[Move]) -> None:
         commit.ended(q, state, seqs)
 
 
-def end_waiting(commit: Commit, ending: Sequence[tuple[MessageRow, Ending]]) -> None:
-    """End messages that nobody works on and that have left their index."""
+def end_waiting(commit: Commit, ending: Sequence[tuple[MessageRow, Ending]], actor: str | None = None) -> None:
+    """End messages that nobody works on and that have left their index. ``actor`` asked for it."""
     dead = [(message, how.error) for message, how in ending if CODE[how.state] == DEAD]
-    write_failures(commit, [Failed(message, "reject", None, error) for message, error in dead])
+    write_failures(commit, [Failed(message, "reject", blob(actor), error) for message, error in dead])
     moves = []
     for message, how in ending:
-        moves.append(
-            Move(message, CODE[how.state], ENDING_VERB[how.state], reason=how.reason, detail=how.reason or None)
-        )
+        verb, detail = ENDING_VERB[how.state], how.reason or None
+        moves.append(Move(message, CODE[how.state], verb, reason=how.reason, worker=actor, detail=detail))
     write_moves(commit, moves)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tampu.engines.encoding import CODE, DEAD, HELD, LEASED, STATES, parse_receipt
 from tampu.engines.groups import MOST_FREED, Limits, stored
 from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
-from tampu.engines.rules import lost, not_waiting
+from tampu.engines.rules import lost, not_waiting, replaced
 from tampu.engines.sql import read
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints, Values
@@ -27,6 +27,7 @@ from tampu.model.message import unpack_body
 from tampu.model.outcome import Outcome
 from tampu.model.rank import FAIR, rank
 from tampu.model.states import TERMINAL, State
+from tampu.model.values import pack_body
 
 _TRIES = 5
 NOBODY = 0
@@ -103,13 +104,13 @@ def _cancel(call: Cancel, commit: Commit, seqs: dict[int, str]) -> dict[int, int
         if not left:
             break
         messages = list(withdraw(commit, left).values())
-        end_waiting(commit, [(message, how) for message in messages])
+        end_waiting(commit, [(message, how) for message in messages], call.actor)
         done.update((message.seq, CODE[how.state]) for message in messages)
         left = [seq for seq in left if seq not in done]
         leased = commit.db.rows("request_cancel", Ints(left)) if left and call.dead is None else []
         for seq, q, attempts, stamp, own in leased:
             message = MessageRow(seq, q, attempts, stamp, own, None, 0, 0, None, False)
-            commit.note("ask_cancel", LEASED, message, detail=call.reason)
+            commit.note("ask_cancel", LEASED, message, call.actor, call.reason)
             done[seq] = LEASED
         refused = (*TERMINAL, State.LEASED) if call.dead is not None else TERMINAL
         for seq, (code, reason) in read.states(commit.db, [seq for seq in left if seq not in done]).items():
@@ -121,7 +122,7 @@ def _cancel(call: Cancel, commit: Commit, seqs: dict[int, str]) -> dict[int, int
 
 
 def free(commit: Commit, call: Free) -> list[Outcome]:
-    return _each_once(commit, call.tenant, call.ids, _free, "held")
+    return _each_once(commit, call.tenant, call.ids, functools.partial(_free, call), "held")
 
 
 def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted: str) -> list[Outcome]:
@@ -142,7 +143,7 @@ def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted
     return outcomes
 
 
-def _free(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+def _free(call: Free, commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     going: list[Waiting] = []
     done: dict[int, int | TampuError] = {}
     for *row, run_at, waits in commit.db.rows("release_held", Ints(seqs)) if seqs else []:
@@ -153,18 +154,36 @@ def _free(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
         else:
             going.append((message, run_at, None))
     commit.count_all((message for message, _, _ in going), HELD, -1)
-    for (message, _, _), code in zip(going, admit(commit, going), strict=True):
-        commit.note("free", code, message)
+    codes = admit(commit, going)
+    if call.bodies:
+        _replace_bodies(call, commit, {message: seqs[message.seq] for message, _, _ in going})
+    for (message, _, _), code in zip(going, codes, strict=True):
+        commit.note("free", code, message, call.actor)
         done[message.seq] = code
     return done
 
 
+def _replace_bodies(call: Free, commit: Commit, freed: Mapping[MessageRow, str]) -> None:
+    """Give freed messages the bodies that the call has for their ids."""
+    given: dict[str, bytes | None] = {}
+    for id, packed in zip(call.ids, call.bodies, strict=True):
+        given.setdefault(id, packed)
+    packed_bodies = [(message, given[id]) for message, id in freed.items()]
+    bodies = {message: unpack_body(packed) for message, packed in packed_bodies if packed is not None}
+    if bodies:
+        old = read.load(commit.db, commit.registry, [message.seq for message in bodies])
+        new = [(m.seq, pack_body(replaced(old[m.seq].body, body))) for m, body in bodies.items()]
+        commit.db.send("replace_bodies", Values("ib", new))
+    for message, body in bodies.items():
+        commit.note("replace", HELD, message, call.actor, type=body.type)
+
+
 def replay(commit: Commit, call: Replay) -> list[Outcome]:
+    return _each_once(commit, call.tenant, call.ids, functools.partial(_replay, call), "dead")
+
+
+def _replay(call: Replay, commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     most = dict(zip(call.ids, call.max_attempts, strict=True))
-    return _each_once(commit, call.tenant, call.ids, functools.partial(_replay, most), "dead")
-
-
-def _replay(most: Mapping[str, int], commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     attempts = Values("ii", [(seq, most[id]) for seq, id in seqs.items()])
     messages = [MessageRow(*row) for row in commit.db.rows("revive_dead", commit.now, attempts)] if seqs else []
     messages.sort()
@@ -172,7 +191,7 @@ def _replay(most: Mapping[str, int], commit: Commit, seqs: dict[int, str]) -> di
     commit.count_all(messages, DEAD, -1)
     restore_marks(commit, messages)
     for message, code in zip(messages, admit(commit, [(message, None, None) for message in messages]), strict=True):
-        commit.note("replay", code, message)
+        commit.note("replay", code, message, call.actor)
         done[message.seq] = code
     return done
 

@@ -13,7 +13,7 @@ import msgspec
 from tampu.engines.encoding import CODE, HELD, LIVE_KINDS, STATES, id_bytes
 from tampu.engines.groups import Limits
 from tampu.engines.port import Item, Publish
-from tampu.engines.rules import KEPT_BY_KEY, conflict, ended, full, made_by_the_store, of_another_queue
+from tampu.engines.rules import conflict, ended, full, made_by_the_store, of_another_queue, replaced
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Values, blob
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
@@ -191,8 +191,7 @@ class _LookupBatch:
         old = self._message(seq)
         assert old is not None
         self._note_key(item, seq, old.id)
-        kept = {name: getattr(old.body, name) for name in KEPT_BY_KEY}
-        message = msgspec.structs.replace(old, body=msgspec.structs.replace(item.body, **kept))
+        message = msgspec.structs.replace(old, body=replaced(old.body, item.body))
         made = self.new.get(seq)
         if made is not None:
             made.message, made.packed = message, pack_body(message.body)

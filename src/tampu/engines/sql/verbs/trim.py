@@ -42,7 +42,7 @@ def purge(commit: Commit, call: Purge) -> int:
         gone = [found[seq] for seq in seqs if seq in found]
     leave_groups(commit, ((q, message.group, message.seq) for message in gone))
     for message in gone:
-        commit.note("purge", None, message)
+        commit.note("purge", None, message, call.actor)
     _forget(commit, [message.seq for message in gone])
     return len(gone)
 

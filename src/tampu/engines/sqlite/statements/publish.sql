@@ -48,7 +48,7 @@ VALUES ($1, $4, CAST($6 AS TEXT), CAST($7 AS TEXT), $2, $5, $3)
 
 -- name: replace_bodies
 -- Replaces the bodies of waiting messages.
--- Run by: publish of a key that waits
+-- Run by: publish of a key that waits, free with bodies
 -- In:  rows: $1 seq, $2 body
 -- Out: nothing
 UPDATE tampu_message SET body = $2 WHERE seq = $1

@@ -1,7 +1,7 @@
 -- purge: delete messages of one state, from the front of its index. Never leased ones.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: state   3: limit
+-- ARGV  1: now   2: state   3: limit   4: who asked for it, or ''
 -- Returns {newly_ready, due, how many}
 local state, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 local seqs = {}
@@ -17,7 +17,7 @@ for i, row in ipairs(gone) do
   else
     call('ZREM', K .. INDEX[state], seq)
   end
-  note('purge', nil, seq, x[2])
+  note('purge', nil, seq, x[2], ARGV[4])
 end
 leave_groups(seqs, gone)
 for i, row in ipairs(gone) do forget(seqs[i], row) end

@@ -2,7 +2,8 @@
 -- is removed.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: msgpack [number or own id, …]   3: msgpack [map, …] for each: m max_attempts
+-- ARGV  1: now   2: msgpack [number or own id, …]   3: msgpack [map, …] for each: m max_attempts, w who asked
+--       for it
 -- Returns {newly_ready, due, answer, …}: {1, state}, {0, the state it is in}; {-1}: not here.
 local answers, how = { 0, false }, decode(ARGV[3])
 for i, name in ipairs(decode(ARGV[2])) do
@@ -30,7 +31,7 @@ for i, name in ipairs(decode(ARGV[2])) do
       end
       restore_marks(seq, row)
       local to = admit(seq, rank_of(row), nil, 0, extra and extra.l)
-      note('replay', to, seq, 0)
+      note('replay', to, seq, 0, how[i].w)
       answers[2 + i] = { 1, to }
     end
   end

@@ -292,6 +292,20 @@ local function drop_marks(seq, row)
   end
 end
 
+local function replace_body(seq, body, kind, actor) -- id, order, attempts and the fields that decide them stay
+  local row = row_of(seq)
+  local created, most, extra = details(row)
+  local flags = flags_of(row)
+  extra = extra or {}
+  if not extra.p then
+    extra.p = { 0, false, false, false, false, false }
+    if flags % 16 < 8 then flags = flags + 8 end
+  end
+  call('HSET', key_of('m', seq), seq, with_head(rank_of(row), flags, created, most, extra, body))
+  local x = status_of(seq)
+  note('replace', x[1], seq, x[2], actor, nil, kind)
+end
+
 local function withdraw(seq, row, x) -- remove it from ready, delayed or held, with its expiry and key
   local rank = rank_of(row)
   if x[1] == READY then
@@ -338,10 +352,10 @@ local function failed(seq, attempts, outcome, worker, error, traceback) -- store
   if error then call('HSET', K .. 'e', seq, error) else call('HDEL', K .. 'e', seq) end
 end
 
-local function end_waiting(state, seq, attempts, reason, error) -- nobody works on it; the caller frees its slot
+local function end_waiting(state, seq, attempts, reason, error, actor) -- nobody works on it; the caller frees its slot
   end_as(state, seq, attempts, '', reason)
-  if state == DEAD then failed(seq, attempts, 'reject', nil, error) end
-  note(state == DEAD and 'reject' or state == DONE and 'ack' or 'cancel', state, seq, attempts, nil, reason)
+  if state == DEAD then failed(seq, attempts, 'reject', actor, error) end
+  note(state == DEAD and 'reject' or state == DONE and 'ack' or 'cancel', state, seq, attempts, actor, reason)
 end
 
 local function id_prefix_of(id) -- the prefix that ids loaded together share: the first 11 bytes of a UUIDv8

@@ -90,16 +90,6 @@ local function again(seq)
   return row and { 'again', seq, row, raw_status(seq), call('HGET', K .. 'e', seq) }
 end
 
-local function replace(item, seq) -- new payload in place: id, order, attempts and the fields that decide them stay
-  local row = row_of(seq)
-  local created, most, extra = details(row)
-  extra.p = extra.p or { 0, false, false, false, false, false }
-  call('HSET', key_of('m', seq), seq, with_head(rank_of(row), flags_of(row), created, most, extra, item.b))
-  local x = status_of(seq)
-  note('replace', x[1], seq, x[2], nil, nil, item.t)
-  return again(seq)
-end
-
 local function store(item)
   local seq = number()
   if item.o then seq = seq:sub(1, 15) .. string.format('%x', tonumber(seq:sub(16), 16) + 1) end
@@ -158,7 +148,8 @@ local function answer(item)
   local holder = item.k and not item.x and call('HGET', K .. 'key', item.k)
   if holder then
     remember(item, holder, extra_of(row_of(holder)).o)
-    return replace(item, holder)
+    replace_body(holder, item.b, item.t)
+    return again(holder)
   end
   return store(item)
 end
