@@ -57,7 +57,7 @@ class Atomic(Verbs):
         return msgspec.structs.replace(self._settling([settlement]), strict=True)
 
     def ids_member(self, verb: str, ids: Sequence[str]) -> Any:
-        return (port.Cancel if verb == "cancel" else port.Free)(self.tenant, ids)
+        return (port.Cancel if verb == "cancel" else port.Free)(self.tenant, ids, actor=self.actor.name)
 
     def document_member(self, kind: str, name: str, value: bytes | None, version: int | None) -> Any:
         if value is None:

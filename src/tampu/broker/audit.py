@@ -75,7 +75,7 @@ class Recording:
 
     core: Core
     tenant: str
-    actor: Actor = Actor("-")
+    actor: Actor = Actor("tampu")
     """Who uses these verbs."""
 
     def by(self, actor: Actor) -> Self:

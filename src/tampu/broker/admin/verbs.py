@@ -267,7 +267,7 @@ class Admin(Recording):
         for start in range(0, len(messages), _STEP):
             batch = messages[start : start + _STEP]
             attempts = [message.body.own_max_attempts or current for message in batch]
-            outcomes += yield port.Replay(self.tenant, [message.id for message in batch], attempts)
+            outcomes += yield port.Replay(self.tenant, [message.id for message in batch], attempts, self.actor.name)
         return outcomes
 
     def _by_id(
@@ -303,7 +303,7 @@ class Admin(Recording):
         total = 0
         for current in states:
             while True:
-                gone: int = yield port.Purge(self.tenant, queue, current, _STEP)
+                gone: int = yield port.Purge(self.tenant, queue, current, _STEP, self.actor.name)
                 total += gone
                 if gone < _STEP:
                     break
