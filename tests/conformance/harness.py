@@ -170,11 +170,15 @@ class Refusals:
 
 
 def until(condition: Callable[[], object], seconds: float = 120) -> None:
-    """Wait for something that another thread or process brings about."""
-    pause, give_up = threading.Event(), time.monotonic() + seconds
+    """Wait for something that another thread or process brings about.
+
+    Looks often at first, then less and less: who is waited for needs the processor, and so does everybody else.
+    """
+    pause, give_up, interval = threading.Event(), time.monotonic() + seconds, 0.002
     while not condition():
         assert time.monotonic() < give_up, "waited too long"
-        pause.wait(0.002)
+        pause.wait(interval)
+        interval = min(interval * 1.25, 0.05)
 
 
 SERVED: dict[str, Core] = {}

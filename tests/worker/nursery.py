@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ class Nursery:
             [sys.executable, "-c", "from tests.worker import nursery; nursery.serve()"],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
+        self._one_at_a_time = threading.Lock()
 
     def start(self, words: list[str], environment: Mapping[str, str], log: Path) -> Process:
         """``words`` are those after ``tampu``; what it says on standard error goes to the log."""
@@ -67,8 +69,9 @@ class Nursery:
     def ask(self, *request: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
+        with self._one_at_a_time:
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+            return json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
         with self._process:

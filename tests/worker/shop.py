@@ -27,11 +27,27 @@ def gate() -> bool:
     return (FOLDER / "gate").exists()
 
 
+_watching: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+
+
+async def _opened() -> None:
+    """One looks for all that wait in this loop: a thousand who look would have nothing left for their work."""
+    loop = asyncio.get_running_loop()
+    if loop not in _watching or _watching[loop].done():
+        _watching.clear()
+        _watching[loop] = loop.create_task(_watch())
+    await asyncio.shield(_watching[loop])
+
+
+async def _watch() -> None:
+    while not gate():
+        await asyncio.sleep(0.05)
+
+
 @app.task
 async def wait_async(n: int) -> int:
     note("begun")
-    while not gate():
-        await asyncio.sleep(0.05)
+    await _opened()
     note("ended")
     return n
 

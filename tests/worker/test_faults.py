@@ -5,9 +5,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -31,6 +33,13 @@ class Scene:
     def publish(self, task: tampu.Task[[int], int], count: int) -> list[str]:
         news = [task.message(n).new for n in range(count)]
         return [message.id for message in self.store.publish_many("default", news)]
+
+
+Story = Callable[[Scene], None]
+
+
+class SideBySide(Protocol):
+    def __call__(self, story: Story, *, but: str = "") -> None: ...
 
 
 @pytest.fixture
@@ -58,6 +67,25 @@ def _scene(kit: Kit, folder: Path) -> Iterator[Scene]:
         harness.close()
 
 
+@pytest.fixture
+def on_every_store(tmp_path: Path) -> SideBySide:
+    """Runs a story on a store of each kind, side by side: what is mostly waiting takes as long as one."""
+
+    def run(story: Story, *, but: str = "") -> None:
+        kits = [kit for kit in SHARED if kit.name != but]
+        assert [kit.name for kit in kits] == [name for name in ("file", "postgres", "redis", "http") if name != but]
+        with contextlib.ExitStack() as stack:
+            scenes = {kit.name: stack.enter_context(_scene(kit, tmp_path / kit.name)) for kit in kits}
+            with ThreadPoolExecutor(len(scenes)) as pool:
+                running = {name: pool.submit(story, scene) for name, scene in scenes.items()}
+            for name, done in running.items():
+                if (failed := done.exception()) is not None:
+                    failed.add_note(f"on {name}")
+                    raise failed
+
+    return run
+
+
 def test_killed_worker_with_a_thousand_in_flight_loses_nothing(scene: Scene) -> None:
     ids = scene.publish(shop.wait_async, MANY)
     first = scene.crew.start("--concurrency", str(MANY), "--lease", "4")
@@ -71,87 +99,94 @@ def test_killed_worker_with_a_thousand_in_flight_loses_nothing(scene: Scene) -> 
     assert {attempt for _, _, _, attempt in scene.crew.effects()} >= {1, 2}
 
 
-def test_stopped_worker_loses_its_leases_and_its_late_acks_are_refused(scene: Scene) -> None:
-    ids = scene.publish(shop.wait_async, 20)
-    first = scene.crew.start("--lease", "3")
-    wait(lambda: scene.crew.count("begun") >= 20)
-    first.send(signal.SIGSTOP)
-    second = scene.crew.start("--lease", "3", "--concurrency", "20")
-    wait(lambda: scene.crew.count("begun") >= 40)  # the leases ran out, although the lease keeper was never stopped
-    scene.crew.open_gate()
-    wait(lambda: scene.store.stats("default").done == 20)
-    first.send(signal.SIGCONT)
-    wait(lambda: first.says("came too late") or first.says("lease lost"))
-    assert second.stop() == 0
-    assert first.stop() == 0
-    assert completions(scene.store) == dict.fromkeys(ids, 1)
-    assert scene.store.stats("default").done == 20
+def test_stopped_worker_loses_its_leases_and_its_late_acks_are_refused(on_every_store: SideBySide) -> None:
+    def story(scene: Scene) -> None:
+        ids = scene.publish(shop.wait_async, 20)
+        first = scene.crew.start("--lease", "3")
+        wait(lambda: scene.crew.count("begun") >= 20)
+        first.send(signal.SIGSTOP)
+        second = scene.crew.start("--lease", "3", "--concurrency", "20")
+        wait(lambda: scene.crew.count("begun") >= 40)  # the leases ran out, although the lease keeper was never stopped
+        scene.crew.open_gate()
+        wait(lambda: scene.store.stats("default").done == 20)
+        first.send(signal.SIGCONT)
+        wait(lambda: first.says("came too late") or first.says("lease lost"))
+        assert second.stop() == 0
+        assert first.stop() == 0
+        assert completions(scene.store) == dict.fromkeys(ids, 1)
+        assert scene.store.stats("default").done == 20
+
+    on_every_store(story)
 
 
-def test_task_that_holds_the_interpreter_for_longer_than_its_lease_runs_once(scene: Scene) -> None:
-    (id,) = (m.id for m in scene.store.publish_many("default", [shop.hold_interpreter.message(8.0).new]))
-    holder = scene.crew.start("--lease", "5")
-    wait(lambda: scene.crew.count("begun") >= 1)
-    other = scene.crew.start("--lease", "5")  # would have it at once, if the lease ran out
-    wait(lambda: other.says("works on"))  # and hears when it is to stop
-    assert scene.store.result(id, wait=90).result == holder.process.pid
-    assert (holder.stop(), other.stop()) == (0, 0)
-    assert [line[0] for line in scene.crew.effects()] == ["begun", "ended"]
-    assert completions(scene.store) == {id: 1}
+def test_task_that_holds_the_interpreter_for_longer_than_its_lease_runs_once(on_every_store: SideBySide) -> None:
+    def story(scene: Scene) -> None:
+        (id,) = (m.id for m in scene.store.publish_many("default", [shop.hold_interpreter.message(8.0).new]))
+        holder = scene.crew.start("--lease", "5")
+        wait(lambda: scene.crew.count("begun") >= 1)
+        other = scene.crew.start("--lease", "5")  # would have it at once, if the lease ran out
+        wait(lambda: other.says("works on"))  # and hears when it is to stop
+        assert scene.store.result(id, wait=90).result == holder.process.pid
+        assert (holder.stop(), other.stop()) == (0, 0)
+        assert [line[0] for line in scene.crew.effects()] == ["begun", "ended"]
+        assert completions(scene.store) == {id: 1}
+
+    on_every_store(story)
 
 
-def test_task_of_16_seconds_with_a_lease_of_5_runs_once_on_every_store(tmp_path: Path) -> None:
-    """Side by side: they take as long as one."""
-    with contextlib.ExitStack() as stack:
-        scenes = [stack.enter_context(_scene(kit, tmp_path / kit.name)) for kit in SHARED]
-        assert [kit.name for kit in SHARED] == ["file", "postgres", "redis", "http"]
-        for scene in scenes:
-            scene.store.publish_many("default", [shop.takes.message(16.0).new])
-            scene.crew.start("--lease", "5")
-        for scene in scenes:
-            wait(lambda: scene.store.stats("default").done == 1)  # noqa: B023 - called at once
-            ((begun, id, _, attempt), ended) = scene.crew.effects()
-            assert (begun, attempt, ended[0]) == ("begun", 1, "ended")
-            found = scene.store.get(id)
-            assert (found.state, found.attempts) == ("done", 1)
-            assert [worker.stop() for worker in scene.crew.workers] == [0]
+def test_task_of_16_seconds_with_a_lease_of_5_runs_once(on_every_store: SideBySide) -> None:
+    def story(scene: Scene) -> None:
+        scene.store.publish_many("default", [shop.takes.message(16.0).new])
+        worker = scene.crew.start("--lease", "5")
+        wait(lambda: scene.store.stats("default").done == 1)
+        ((begun, id, _, attempt), ended) = scene.crew.effects()
+        assert (begun, attempt, ended[0]) == ("begun", 1, "ended")
+        found = scene.store.get(id)
+        assert (found.state, found.attempts) == ("done", 1)
+        assert worker.stop() == 0
+
+    on_every_store(story)
 
 
-def test_five_workers_fire_and_carry_out_each_tick_of_a_schedule_once(scene: Scene) -> None:
-    scene.crew.open_gate()
-    crew = [scene.crew.start("--lease", "5") for _ in range(5)]  # what the killed one holds comes back soon
-    wait(lambda: all(worker.says("works on") for worker in crew))
-    made = scene.store.schedules.put(
-        "s", queue="default", payload={"n": 1}, type="wait_async", every=1, limit=6, missed="all(1000)"
-    )
-    wait(lambda: scene.store.schedules.get("s").fired >= 2)
-    crew.pop().kill()
-    crew.append(scene.crew.start("--lease", "5"))
-    wait(lambda: scene.store.schedules.get("s").status == "ended")
-    wait(lambda: scene.store.stats("default").done == 6)
-    found = sorted(message.headers["tampu-tick"] for message in scene.store.messages("default", limit=100))
-    assert found == [(made.created_at + timedelta(seconds=n)).isoformat() for n in range(1, 7)]
-    assert [worker.stop() for worker in crew] == [0] * 5
-    assert set(completions(scene.store).values()) == {1}
+def test_five_workers_fire_and_carry_out_each_tick_of_a_schedule_once(on_every_store: SideBySide) -> None:
+    def story(scene: Scene) -> None:
+        scene.crew.open_gate()
+        crew = [scene.crew.start("--lease", "5") for _ in range(5)]  # what the killed one holds comes back soon
+        wait(lambda: all(worker.says("works on") for worker in crew))
+        made = scene.store.schedules.put(
+            "s", queue="default", payload={"n": 1}, type="wait_async", every=1, limit=6, missed="all(1000)"
+        )
+        wait(lambda: scene.store.schedules.get("s").fired >= 2)
+        crew.pop().kill()
+        crew.append(scene.crew.start("--lease", "5"))
+        wait(lambda: scene.store.schedules.get("s").status == "ended")
+        wait(lambda: scene.store.stats("default").done == 6)
+        found = sorted(message.headers["tampu-tick"] for message in scene.store.messages("default", limit=100))
+        assert found == [(made.created_at + timedelta(seconds=n)).isoformat() for n in range(1, 7)]
+        assert [worker.stop() for worker in crew] == [0] * 5
+        assert set(completions(scene.store).values()) == {1}
+
+    on_every_store(story)
 
 
-@pytest.mark.parametrize(
-    "shared_harness", [kit for kit in SHARED if kit.name != "file"], ids=lambda kit: kit.name, indirect=True
-)
-def test_worker_whose_clock_jumps_an_hour_keeps_its_lease_and_its_timeout(scene: Scene) -> None:
+def test_worker_whose_clock_jumps_an_hour_keeps_its_lease_and_its_timeout(on_every_store: SideBySide) -> None:
     """Where the store's clock is its own; of a file, see below."""
-    (id,) = (m.id for m in scene.store.publish_many("default", [shop.through_jumps.message(4.5).new]))
-    jumper = scene.crew.start("--lease", "4")
-    wait(lambda: scene.crew.count("begun") >= 1)
-    other = scene.crew.start("--lease", "4")  # would have it at once, if the lease ran out
-    wait(lambda: other.says("works on"))  # and hears when it is to stop
-    message = scene.store.result(id, wait=90)
-    assert (message.result, message.attempts) == (jumper.process.pid, 1)
-    later = scene.publish(shop.wait_async, 20)  # the one that is an hour behind works on
-    scene.crew.open_gate()
-    wait(lambda: scene.store.stats("default").done == 21)
-    assert (jumper.stop(), other.stop()) == (0, 0)
-    assert completions(scene.store) == dict.fromkeys([id, *later], 1)
+
+    def story(scene: Scene) -> None:
+        (id,) = (m.id for m in scene.store.publish_many("default", [shop.through_jumps.message(4.5).new]))
+        jumper = scene.crew.start("--lease", "4")
+        wait(lambda: scene.crew.count("begun") >= 1)
+        other = scene.crew.start("--lease", "4")  # would have it at once, if the lease ran out
+        wait(lambda: other.says("works on"))  # and hears when it is to stop
+        message = scene.store.result(id, wait=90)
+        assert (message.result, message.attempts) == (jumper.process.pid, 1)
+        later = scene.publish(shop.wait_async, 20)  # the one that is an hour behind works on
+        scene.crew.open_gate()
+        wait(lambda: scene.store.stats("default").done == 21)
+        assert (jumper.stop(), other.stop()) == (0, 0)
+        assert completions(scene.store) == dict.fromkeys([id, *later], 1)
+
+    on_every_store(story, but="file")
 
 
 class Jumping:
