@@ -1,11 +1,14 @@
 """The crew of the kill tests: processes that publish and work on one file until they are killed.
 
 `Nursery` starts them by forking a process that has everything imported, so a fresh one is there in milliseconds, and
-tells when one is gone. Each process appends what it knows to a log of its own, a line per call that returned.
+tells when one is gone. All tests of a process share the one that is forked. Each member of the crew appends what it
+knows to a log of its own, a line per call that returned.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import random
@@ -38,52 +41,57 @@ class Nursery:
     def __init__(self, url: str | Path, logs: Path) -> None:
         self._url, self._logs = url, logs
         self._born = 0
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.crew"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
         self.living: list[int] = []
 
     def start(self, role: str, seed: int = 0) -> int:
         self._born += 1
         log = self._logs / f"{self._born:04}-{role}.log"
-        pid = self._ask("start", role, str(self._url), str(log), seed)
+        pid = _ask("start", role, str(self._url), str(log), seed, dict(os.environ))
         self.living.append(pid)
         return pid
 
     def kill(self, pid: int) -> None:
         """SIGKILL; returns when the process is gone."""
         self.living.remove(pid)
-        ended = self._ask("kill", pid)
+        ended = _ask("kill", pid)
         assert ended == -signal.SIGKILL, f"it had ended by itself: {ended}"
 
     def wait_stopped(self, pid: int) -> None:
-        assert self._ask("wait_stopped", pid), "the process ended instead"
+        assert _ask("wait_stopped", pid), "the process ended instead"
 
     def wait_ended(self, pid: int) -> None:
         self.living.remove(pid)
-        assert self._ask("wait_ended", pid) == 0
-
-    def _ask(self, *request: Any) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
+        assert _ask("wait_ended", pid) == 0
 
     def __enter__(self) -> Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._process:
-            assert self._process.stdin is not None
-            try:
-                for pid in list(self.living):
-                    self.kill(pid)
-            finally:
-                self._process.stdin.close()
+        ended = {pid: _ask("kill", pid) for pid in self.living}
+        self.living.clear()
+        assert set(ended.values()) <= {-signal.SIGKILL}, f"some had ended by themselves: {ended}"
+
+
+@functools.cache
+def _forked() -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "tests.faults.crew"]
+    made = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def close() -> None:
+        with made:
+            assert made.stdin is not None
+            made.stdin.close()
+
+    atexit.register(close)
+    return made
+
+
+def _ask(*request: Any) -> int:
+    process = _forked()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    print(json.dumps(request), file=process.stdin, flush=True)
+    return int(process.stdout.readline())
 
 
 def serve() -> None:
@@ -98,10 +106,12 @@ def serve() -> None:
 _children: set[int] = set()
 
 
-def _start(role: str, url: str, log: str, seed: int) -> int:
+def _start(role: str, url: str, log: str, seed: int, environment: dict[str, str]) -> int:
     pid = os.fork()
     if pid == 0:
         try:
+            os.environ.clear()
+            os.environ.update(environment)
             ROLES[role](url, Log(log), random.Random(seed))
         except BaseException:
             traceback.print_exc()
