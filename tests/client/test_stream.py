@@ -38,7 +38,7 @@ class Proxy:
         app = web.Application()
         app.router.add_get("/v1/me", self._me)
         app.router.add_get(frames.PATH, self._handshake)
-        runner = web.AppRunner(app, shutdown_timeout=0)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)  # 0 would be without a limit
         self._loop.run_until_complete(runner.setup())
         self._loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
         self.url = "http://{}:{}".format(*runner.addresses[0][:2])
