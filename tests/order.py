@@ -15,10 +15,10 @@ import pytest
 LONGEST = (
     "tests/lake/test_whole_lakes.py",
     "tests/lake/test_pipeline_kills.py",
+    "tests/spark/test_clusters.py",
     "tests/spark/test_queue_stream_kills.py",
     "tests/spark/test_one_row.py",
     "tests/lake/test_object_store.py",
-    "tests/lake/test_backfill.py",
     "tests/lake/test_pipeline_command.py",
     "tests/lake/test_run.py",
     "tests/lake/test_migrated_store.py",
@@ -53,9 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _top(item: pytest.Item) -> int | None:
     """The number of the part at whose top the test is, if it is at a top."""
     path = item.nodeid.partition("::")[0]
-    if "standalone_cluster" in item.name or "lake_notebook" in item.name:
-        return 2  # in processes of their own
-    if path.startswith("tests/lake/") or "local_cluster" in item.name:
+    if "lake_notebook" in item.name:
+        return 2  # in a process of its own
+    if path.startswith("tests/lake/"):
         return 1
     if path.startswith("tests/docs/") and any(part in item.name for part in DOCUMENTS):
         return 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.conformance.harness import FakeClock
 from tests.lake.pipeline_harness import Died, Rig, journal, work
 
 DAY = 86_400
+SECOND_DAY = date(2026, 1, 2)
 
 
 @pytest.fixture
@@ -101,19 +102,30 @@ def test_nothing_makes_no_rows_and_events_that_come_late_change_the_day_they_bel
     assert by_queue_and_day(rig) == {("jobs", 1): 1, ("jobs", 2): 0, ("jobs", 3): 1, **late}
 
 
-def test_days_that_were_let_go_do_not_come_back(rig: Rig, q: tampu.Store, clock: FakeClock) -> None:
-    q.publish("jobs", 1)
-    q.ack(q.claim("jobs")[0])
-    rig.run()
+def test_days_that_were_let_go_do_not_come_back_and_what_waits_since_then_is_still_known(
+    rig: Rig, q: tampu.Store, clock: FakeClock
+) -> None:
+    q.publish("ended", 1)
+    q.ack(q.claim("ended")[0])
+    q.publish_many("jobs", range(5))
     clock.advance(DAY)
-    q.publish("jobs", 2)
+    q.publish("other", 2)
     rig.run()
-    maintenance.drop_days(rig.lake, datetime(2026, 1, 2, tzinfo=UTC).date())
-    assert waiting(rig) == 1, "what waits is not old"
-    q.ack(q.claim("jobs")[0])
+    maintenance.drop_days(rig.lake, SECOND_DAY)
+    assert waiting(rig) == 6, "what waits is not old"
+
+    q.ack(q.claim("other")[0])
     rig.run()
     assert {day.day for name in ("bronze.events", "gold.tenant_days") for (day,) in rig.rows(name, "day")} == {2}
-    assert rig.rows("silver.messages", "state", "deliveries") == [("done", 1)]
+    assert rig.rows("silver.messages", "queue", "state", "deliveries") == [("other", "done", 1)]
+
+    # Silver computed anew: what the days that are gone began has not ended.
+    rig.pipeline().backfill(rig.session, [SECOND_DAY], layer="silver")
+    assert waiting(rig) == 5
+    assert {depth for queue, depth in rig.rows("gold.queue_minutes", "queue", "depth") if queue == "jobs"} == {5}
+    q.ack(q.claim("jobs")[0])
+    rig.run()
+    assert [row for row in rig.rows("silver.attempts", "queue", "wait") if row[0] == "jobs"] == [("jobs", DAY)]
 
 
 def test_the_store_keeps_what_the_lake_has_not_and_lets_go_of_what_it_has(

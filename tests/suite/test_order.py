@@ -21,7 +21,7 @@ def test_each_part_begins_with_what_takes_long(quick: int, monkeypatch: pytest.M
     given = [item(f"tests/broker/test_{n}.py::test") for n in range(quick)]
     given += [item("tests/lake/test_run.py::test"), item("tests/lake/test_whole_lakes.py::test")]
     given += [item("tests/spark/test_write.py::test", "spark"), item("tests/spark/test_rows.py::test")]
-    given += [item("tests/spark/test_clusters.py::test_a_standalone_cluster")]
+    given += [item("tests/examples/test_examples.py::test_example[lake_notebook.py]")]
     items = list(given)
     order.pytest_collection_modifyitems(items)
     assert sorted(one.nodeid for one in items) == sorted(one.nodeid for one in given)
@@ -32,7 +32,7 @@ def test_each_part_begins_with_what_takes_long(quick: int, monkeypatch: pytest.M
             "tests/lake/test_whole_lakes.py::test",
             "tests/lake/test_run.py::test",
         ]
-        assert items[second].nodeid == "tests/spark/test_clusters.py::test_a_standalone_cluster"
+        assert items[second].nodeid == "tests/examples/test_examples.py::test_example[lake_notebook.py]"
 
 
 def test_one_process_keeps_the_order_of_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
