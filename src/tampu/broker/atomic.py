@@ -68,7 +68,7 @@ class Atomic(Verbs):
         """Carry out a unit; returns the replies of its members. A publish with publish steps may be several calls."""
         calls_of = [member.calls if isinstance(member, PublishSet) else [member] for member in members]
         calls = [call for own in calls_of for call in own]
-        records = [self.record_of_ids(*_ACTS[type(call)](call)) for call in calls if type(call) in _ACTS]
+        records = [self.record_of_ids(*_ACTS[type(call)](call), name) for call in calls if type(call) in _ACTS]
         replies = iter((yield port.Together(self.tenant, [*calls, *records], name, _NAME_US if name else 0)))
         replies_of = [[next(replies) for _ in own] for own in calls_of]
         return [

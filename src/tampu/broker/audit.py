@@ -53,7 +53,14 @@ def current_user() -> Actor:
 
 
 def record_call(
-    core: Core, tenant: str, actor: Actor, action: str, target: str, before: Any, after: Any
+    core: Core,
+    tenant: str,
+    actor: Actor,
+    action: str,
+    target: str,
+    before: Any,
+    after: Any,
+    id: uuid.UUID | None = None,
 ) -> port.Publish:
     """The call that stores a record."""
     payload = _Payload(before, after, actor.request_id)
@@ -65,7 +72,7 @@ def record_call(
         labels={"actor": actor.name[:_MOST_TEXT] or "-", "target": target[:_MOST_TEXT] or "-"},
         hold="audit",
         ttl=None if settings.ttl_us else _KEPT,
-        id=validate.system_id(uuid.uuid4()),
+        id=validate.system_id(id or uuid.uuid4()),
     )
     return publish.publish_call(tenant, QUEUE, settings, [validate.item(QUEUE, settings, new)])
 
@@ -101,10 +108,19 @@ class Recording:
         if ids:
             yield self.record_of_ids(action, ids)
 
-    def record_of_ids(self, action: str, ids: Sequence[str]) -> port.Publish:
+    def record_of_ids(self, action: str, ids: Sequence[str], unit: str | None = None) -> port.Publish:
+        """The call that stores a record about these messages.
+
+        As part of a ``unit`` with a name it is the same each time the unit is sent: without the request, and with an
+        id derived from the name.
+        """
         target = ids[0] if len(ids) == 1 else f"{len(ids)} messages"
         listed = {"ids": list(ids[:_MOST_IDS])}
-        return record_call(self.core, self.tenant, self.actor, action, target, None, listed)
+        actor, id = self.actor, None
+        if unit is not None:
+            actor = Actor(actor.name)
+            id = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.tenant}/{unit}/{action}/{ids[0]}")
+        return record_call(self.core, self.tenant, actor, action, target, None, listed, id)
 
 
 def read_record(message: Message) -> AuditRecord:

@@ -129,6 +129,7 @@ def test_a_key_of_an_unknown_queue_is_reported(tmp_path: Path, clock: FakeClock)
     db = sqlite3.connect(source)
     db.executescript(
         "UPDATE tampu_idempotency SET tenant = 'default', key = 'i';"
+        "ALTER TABLE tampu_held DROP COLUMN lease;"
         "UPDATE tampu_meta SET value = 3 WHERE name = 'schema'"
     )
     db.close()
