@@ -15,8 +15,8 @@ from tampu.engines import port
 from tampu.engines.transfer import Import
 from tampu.model.errors import StorageFull
 
-_MOST_DOCUMENT = 4096
-"""Bytes of a document that is stored on a full disk too, such as a key that is revoked."""
+_MOST_BYTES = 4096
+"""Bytes of a document or a new body that is stored on a full disk too, such as a key that is revoked."""
 
 
 def full() -> StorageFull:
@@ -30,7 +30,9 @@ def stores_more(call: port.Call) -> bool:
     if isinstance(call, port.Together):
         return any(map(stores_more, call.calls))
     if isinstance(call, port.PutDocument):
-        return len(call.value) > _MOST_DOCUMENT
+        return len(call.value) > _MOST_BYTES
+    if isinstance(call, port.Free):
+        return any(body is not None and len(body) > _MOST_BYTES for body in call.bodies)
     return isinstance(call, port.Publish | port.Load | Import)
 
 
