@@ -64,8 +64,7 @@ def refresh(
         except VersionConflict:
             raise
         except Exception as error:  # whatever a user's function raises
-            said = (str(error).strip() or "no reason given").splitlines()[0][:300]
-            failed[table.name] = f"{type(error).__name__}: {said}"
+            failed[table.name] = own_tables.reason(error)
             log.warning("%s was not built, and is tried again with the next run: %s", table.name, failed[table.name])
     return failed
 
