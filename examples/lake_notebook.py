@@ -11,7 +11,7 @@ import tampu
 import tampu.spark
 from tampu.lake.insights import gather
 from tampu.lake.query import Lake
-from tampu.lake.replay import replay
+from tampu.lake.replay import Replay
 from tampu.lake.report import write
 from tampu.lake.run import run_once
 from tampu.lake.tables import table
@@ -64,7 +64,7 @@ print(f"report: {write(insights, 'notebook.html')}")
 
 # %% The printer is back: dead messages run again, as new messages; a second replay changes nothing.
 for _ in range(2):
-    done = replay(store, lake, where="state = 'dead'", replay_id="printer-is-back")
+    done = Replay(store, lake, where="state = 'dead'", replay_id="printer-is-back").run()
     print(f"replay: {done.new} new, {done.earlier} before")
 for lease in store.claim("invoices", limit=10, worker="notebook"):
     store.ack(lease, result={"pages": 1})

@@ -53,9 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _top(item: pytest.Item) -> int | None:
     """The number of the part at whose top the test is, if it is at a top."""
     path = item.nodeid.partition("::")[0]
-    if "lake_notebook" in item.name:
-        return 2  # in a process of its own
-    if path.startswith("tests/lake/"):
+    if "standalone_cluster" in item.name or "lake_notebook" in item.name or "views" in item.name:
+        return 2  # in processes of their own
+    if path.startswith("tests/lake/") or "local_cluster" in item.name:
         return 1
     if path.startswith("tests/docs/") and any(part in item.name for part in DOCUMENTS):
         return 1

@@ -1,6 +1,6 @@
 """`make bench-spark`: the Spark side, a table each, and JSON.
 
-ARGS="--only read --engine postgres" selects, --quick is a rough measurement.
+ARGS="--only read --engine postgres" selects, so does "--only lake.checks"; --quick is a rough measurement.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def main() -> int:
 
     there = [name for name in PARTS if importlib.util.find_spec(f"bench.spark.{name}") is not None]
     options = argparse.ArgumentParser(prog="bench.spark", description=__doc__)
-    options.add_argument("--only", action="append", choices=there, help="only this part (may be given again)")
+    known = [*there, *(f"lake.{part}" for part in importlib.import_module("bench.spark.lake").PARTS)]
+    options.add_argument("--only", action="append", choices=known, help="only this part (may be given again)")
     options.add_argument("--engine", choices=ENGINES, default="file", help="which store is read and written")
     options.add_argument("--quick", action="store_true", help="small numbers: a rough look")
     options.add_argument(
@@ -45,8 +46,10 @@ def main() -> int:
     report: dict[str, list[Row]] = {}
     for name in chosen.only or there:
         console.print(f"measuring {name} …")
-        report[name] = importlib.import_module(f"bench.spark.{name}").run(chosen.quick, chosen.engine)
-        show(console, PARTS[name], report[name])
+        module, _, part = name.partition(".")
+        few = [part] if part else []
+        report[name] = importlib.import_module(f"bench.spark.{module}").run(chosen.quick, chosen.engine, *few)
+        show(console, PARTS[module], report[name])
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     write(chosen.json, report)
     console.print(f"written to {chosen.json}")

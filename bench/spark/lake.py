@@ -1,19 +1,22 @@
 """The pipeline: journal → bronze in one large batch, whole runs over growing journals with small ones after them, one
-tenant that has nearly everything, and how soon gold shows what was committed."""
+tenant that has nearly everything, how soon gold shows what was committed, and what checks cost."""
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import tampu
 import tampu.spark
-from bench.measure import PAYLOAD, Row, folder
+from bench.measure import PAYLOAD, Row, folder, ratio
 from bench.spark.journals import HOUR, NEXT_DAY, fill, peak_mib, processor_seconds
-from tampu.lake import bronze, jobs
+from tampu.lake import bronze, expectations, jobs
 from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake, LakeTable
 from tampu.lake.storage.snapshots import Mark
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 ROUNDS = 3
 LITTLE = 3_000
 BATCHES = 40
+COLD = 8
+"""Batches that meet a session that is not warm."""
 BETWEEN = 4.0
 """Seconds between two commits that gold is to show."""
 EVERY = 2.0
@@ -132,9 +137,10 @@ def whole_runs(spark: SparkSession, sizes: list[int]) -> list[Row]:
             memory = ", ".join(f"{kind} {mib:,.0f} MiB" for kind, mib in peak_mib().items())
             took = sum(report.took for report in reports)
             rows.append(Row(f"whole run over {end:,}", took, "s", "linear", f"{note}; {memory}"))
-            fill(store, LITTLE, start=NEXT_DAY, span=HOUR)
-            (report,), note = _noted(spark, pipeline)
-            rows.append(Row(f"{report.transitions:,} more after {end:,}", report.took, "s", "8", note))
+            for day, start in (("the same day", NEXT_DAY - HOUR), ("the next day", NEXT_DAY)):
+                fill(store, LITTLE, start=start, span=HOUR)
+                (report,), note = _noted(spark, pipeline)
+                rows.append(Row(f"{report.transitions:,} more after {end:,}, {day}", report.took, "s", "8", note))
             began = time.perf_counter()
             pipeline.run(lambda: spark)
             if size == sizes[-1]:
@@ -206,19 +212,60 @@ def followed(spark: SparkSession) -> list[Row]:
             shown = time.perf_counter()
             waited += [shown - at for offset, at in committed[len(waited) :] if offset <= reached]
         worker.join()
-    waited = sorted(waited[2:])  # the first meet a session that is not warm
+    waited = sorted(waited[COLD:])
     p50, p99 = waited[len(waited) // 2], waited[int(len(waited) * 0.99)]
-    return [Row("a commit is in gold after, p50", p50, "s", "10"), Row("the same, p99", p99, "s", "10")]
+    note = f"{len(waited)} batches, one every {BETWEEN:g} s"
+    return [Row("a commit is in gold after, p50", p50, "s", "10", note), Row("the same, p99", p99, "s", "10")]
 
 
-def run(quick: bool, engine: str) -> list[Row]:  # noqa: ARG001 - the pipeline's own work is the same on each
-    rows = cold_and_warm(30_000)
+def checked(spark: SparkSession, size: int) -> list[Row]:
+    """What a run costs with the checks of its rows and without them, in turns in a warm session."""
+    sides = {"with its checks": contextlib.nullcontext, "without them": _unchecked}
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(ROUNDS + 1):
+        for name, side in sides.items():
+            with folder() as place, side():
+                fill(place / "jobs.db", size)
+                cpu = processor_seconds()
+                Pipeline(str(place / "jobs.db"), Lake(place / "jobs.lake")).run(lambda: spark)
+                if turn:  # the first round warms Spark up
+                    found[name].append(processor_seconds() - cpu)
+    rows = [
+        Row(f"a run over {size:,}, {name}", statistics.median(cpu), "s of processor") for name, cpu in found.items()
+    ]
+    more, least, most = ratio(found, *sides)
+    return [*rows, Row("with / without", more, "ratio", "", f"{least:.2f} to {most:.2f}")]
+
+
+@contextlib.contextmanager
+def _unchecked() -> Iterator[None]:
+    """`--no-checks` counts, and warns; here nothing is counted."""
+    with (
+        mock.patch.object(expectations.Watch, "over", lambda _watch, _name, rows: rows),
+        mock.patch.object(expectations, "_repeated", return_value=0),
+    ):
+        yield
+
+
+def _in_folder(spark: SparkSession, quick: bool) -> list[Row]:
+    with folder() as place:
+        return to_bronze(spark, place, 300_000 if quick else 3_000_000)
+
+
+PARTS: dict[str, Callable[[SparkSession, bool], list[Row]]] = {
+    "followed": lambda spark, _quick: followed(spark),
+    "checks": lambda spark, quick: checked(spark, 30_000 if quick else 300_000),
+    "bronze": _in_folder,
+    "runs": lambda spark, quick: whole_runs(spark, [30_000, 300_000] if quick else [30_000, 1_000_000, 10_000_000]),
+    "tenant": lambda spark, quick: one_tenant(spark, 300_000 if quick else 10_000_000),
+}
+"""What is measured in one session, after the start of one was."""
+
+
+def run(quick: bool, engine: str, *only: str) -> list[Row]:  # noqa: ARG001 - the pipeline's own work is the same on each
+    rows = [] if only else cold_and_warm(30_000)
     spark = tampu.spark.session("local[2]", name="bench")
     try:
-        rows += followed(spark)
-        with folder() as place:
-            rows += to_bronze(spark, place, 300_000 if quick else 3_000_000)
-        rows += whole_runs(spark, [30_000, 300_000] if quick else [30_000, 1_000_000, 10_000_000])
-        return rows + one_tenant(spark, 300_000 if quick else 10_000_000)
+        return rows + [row for name in only or PARTS for row in PARTS[name](spark, quick)]
     finally:
         spark.stop()

@@ -1,14 +1,21 @@
 """Each program in examples/ runs, prints what its reader expects, and leaves its file in order."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow.dataset import dataset
 
 import tampu
+from tampu.lake.storage import Lake, parquet
+from tampu.spark.runtime import java
+from tests.spark import quick_java
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -57,6 +64,31 @@ def test_example_says_what_it_should(name: str, tmp_path: Path):
         with tampu.open(file, maintenance=False) as store:
             assert [f for f in store.check() if f[1] == "bad"] == []
             assert all(stats.depth == 0 for stats in store.stats())
+
+
+def test_a_declarative_pipeline_keeps_views_of_the_lake(tmp_path: Path):
+    """By Spark's own command, in a catalog on disk."""
+    project = shutil.copytree(EXAMPLES / "declarative_pipeline", tmp_path / "project")
+    spec = project / "spark-pipeline.yml"
+    spec.write_text(spec.read_text().replace("file:///tmp/tampu_views", f"file://{tmp_path}/storage"))
+    failed = [("orders", 2, 2), ("orders", 3, 3), ("emails", 0, 2)]
+    rows = [{"queue": q, "claimed": 10, "failed": n, "dead": n, "day": date(2026, 3, day)} for q, n, day in failed]
+    table = Lake(tmp_path / "lake").table("gold.queue_days")
+    batch = pa.RecordBatch.from_pylist([row | {"tenant": "default"} for row in rows], schema=table.spec.schema)
+    table.create().commit(list(parquet.write_batches(table.target, "test", [batch])), None)
+    words = [str(Path(sys.executable).with_name("spark-pipelines"))]
+    for name, value in {"sql.catalogImplementation": "hive", "driver.extraJavaOptions": quick_java.options()}.items():
+        words += ["--conf", f"spark.{name}={value}"]
+    env = os.environ | {"TAMPU_LAKE": str(tmp_path / "lake"), "PYSPARK_PYTHON": sys.executable}
+    if home := java.provide():
+        env["JAVA_HOME"] = home
+    words.append("run")
+    done = subprocess.run(words, cwd=project, env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    views = project / "spark-warehouse"
+    assert dataset(views / "failing_days").count_rows() == 2
+    found = dataset(views / "worst_queues").to_table().to_pylist()
+    assert found == [{"tenant": "default", "queue": "orders", "failing_days": 2, "dead": 5}]
 
 
 def test_worker_finishes_what_it_has_when_asked_to_stop(tmp_path: Path):

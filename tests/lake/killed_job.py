@@ -1,5 +1,5 @@
-"""Keeps several lakes of one store in a process of its own, until one task of each has written its files in the layer
-that the lake is named after, and then kills driver and Java without a word: `killed_job URL FOLDER LAYER...`.
+"""Keeps several lakes in a process of its own, until one task of each has written its files in the layer that the lake
+is named after, and then kills driver and Java without a word: `killed_job URL LAKE URL LAKE...`.
 
 It needs a process group of its own. A driver takes seconds to start, so one dies in several places.
 """
@@ -42,13 +42,14 @@ def stopping(name: str, target: Any, tag: str, made: Any) -> Callable[[Any], Ite
     return last
 
 
-def main(url: str, folder: str, *layers: str) -> None:
+def main(*args: str) -> None:
     vars(jobs)["_writer"] = stopping
-    spark = tampu.spark.session(f"local[{2 * len(layers) + 2}]", config=quick())
-    for layer in layers:
-        work = Pipeline(url, Lake(f"{folder}/{layer}"), name=layer)
+    urls, lakes = args[::2], [Path(path) for path in args[1::2]]
+    spark = tampu.spark.session(f"local[{2 * len(lakes) + 2}]", config=quick())
+    for url, lake in zip(urls, lakes, strict=True):
+        work = Pipeline(url, Lake(lake), name=lake.name)
         threading.Thread(target=work.run, args=[spark.newSession], daemon=True).start()
-    waited = [Path(folder, layer).with_suffix(".reached") for layer in layers]
+    waited = [lake.with_suffix(".reached") for lake in lakes]
     while not all(path.exists() for path in waited):
         time.sleep(0.05)  # noqa: TID251 - executors are waited for
     os.killpg(os.getpgrp(), signal.SIGKILL)

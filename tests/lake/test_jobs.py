@@ -109,18 +109,25 @@ def test_one_tenant_with_most_of_the_events_is_the_work_of_several_tasks(spark: 
 
 
 @pytest.mark.parametrize(
-    ("rows", "own", "partitions"),
-    [(250_000, "200", "1"), (600_000, "200", "3"), (1_000_000, "4", "4"), (12_000_000, "4", "12")],
+    ("rows", "own", "partitions", "reads"),
+    [
+        (250_000, "200", "1", "1"),
+        (600_000, "200", "3", "5"),
+        (1_000_000, "4", "4", "8"),
+        (12_000_000, "4", "12", "96"),
+    ],
 )
-def test_a_shuffle_has_as_many_parts_as_there_is_work_for(
-    spark: SparkSession, rows: int, own: str, partitions: str
+def test_there_are_as_many_tasks_as_there_is_work_for(
+    spark: SparkSession, rows: int, own: str, partitions: str, reads: str
 ) -> None:
+    """A shuffle in the parts that the session says, up to a size; files in small ones."""
     name = "spark.sql.shuffle.partitions"
     before = spark.conf.get(name)
     try:
         spark.conf.set(name, own)
         with jobs.configured(spark, rows):
             assert spark.conf.get(name) == partitions
+            assert spark.conf.get("spark.sql.files.minPartitionNum") == reads
     finally:
         spark.conf.set(name, str(before))
 

@@ -42,7 +42,8 @@ def per_month(spark, shop_ends_per_day, shop_typing):
 def typing(spark, silver_attempts):
     return spark.sql("SELECT type, count(*) AS n, day, tenant FROM {a} GROUP BY ALL", a=silver_attempts)
 '''
-TOML = '[lake]\ntables = ["shop_lake:ends_per_day", "shop_lake:typing", "shop_lake:per_month"]\n'
+TOML = '[lake]\ntables = ["shop_lake:ends_per_day", "shop_lake:per_month"]\n'
+PACKAGE = "[tampu.lake_tables]\ntyping = shop_lake:typing\n"
 ENDS = "SELECT tenant, day, queue, ends FROM shop.ends_per_day ORDER BY ALL"
 EXPECTED = "SELECT tenant, day, queue, count(*) AS ends FROM silver.messages GROUP BY ALL ORDER BY ALL"
 
@@ -99,6 +100,15 @@ def write_shop(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "shop_lake", raising=False)
 
 
+def install(entry_points: str) -> None:
+    """A distribution in this folder, which is on the path."""
+    info = Path("shop_lake-1.0.dist-info")
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-lake\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entry_points)
+    sys.path.insert(0, str(Path.cwd()))
+
+
 def same(command: Command) -> list[Any]:
     found: list[Any] = command.ok("sql", ENDS)["rows"]
     assert found == command.ok("sql", EXPECTED)["rows"]
@@ -125,13 +135,15 @@ def test_users_tables_are_built_with_ours_and_one_that_fails_stops_only_itself(
 ) -> None:
     Path("tampu.toml").write_text(TOML)
     write_shop(SHOP.replace("count(*) AS n", "count(nothing) AS n"), monkeypatch)
+    install(f"{PACKAGE}lost = no_such_module:x\n")
     with command.queue() as q:
         work(q)
     answer = command("pipeline", "run", "--once", "--json")
     report = json.loads(answer.out)
     assert answer.code == 1
     assert report["rows"]["shop.ends_per_day"] == len(same(command)) == 1
-    assert set(report["failed"]) == {"shop.typing", "shop.per_month"}
+    assert set(report["failed"]) == {"lost", "shop.typing", "shop.per_month"}
+    assert "no_such_module" in report["failed"]["lost"], "a package's table that cannot be loaded"
     assert "nothing" in report["failed"]["shop.typing"]
     assert "shop_typing" in report["failed"]["shop.per_month"], "it reads one that is not there"
     assert "shop.typing was not built" in caplog.text
@@ -157,13 +169,14 @@ def test_users_tables_are_built_with_ours_and_one_that_fails_stops_only_itself(
     # Mended, it is built from the beginning. A replay takes an end back; a run that dies after a commit does not count
     # twice.
     write_shop(SHOP, monkeypatch)
+    install(PACKAGE)
     rig = Rig(str(command.path), "jobs.lake")
     with command.queue() as q:
         work(q, 1)
     with pytest.raises(Died):
-        rig.run(die="shop.ends_per_day", tables=own_tables.configured())
+        rig.run(die="shop.ends_per_day", tables=own_tables.load().tables)
     mended = command.ok("pipeline", "run", "--once")
-    assert {name: n for name, n in mended["rows"].items() if n} == {"shop.typing": 1, "shop.per_month": 1}
+    assert {name: n for name, n in mended["rows"].items() if n} == {"shop.per_month": 1}
     rows = same(command)
     assert command.ok("sql", "SELECT sum(n) FROM shop.typing")["rows"] == [[len(rig.rows("silver.attempts"))]]
     assert command.ok("sql", "SELECT sum(ends) FROM shop.per_month")["rows"] == [[sum(row[3] for row in rows)]]
@@ -204,6 +217,32 @@ def made(name: str) -> Table:
 def test_tables_that_cannot_be_are_refused(tables: list[Any], says: str) -> None:
     with pytest.raises(tampu.InvalidConfig, match=says):
         own_tables.checked(tables)
+
+
+def test_tables_of_packages_come_first_and_one_that_cannot_be_is_left_out(
+    command: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_shop(f"{SHOP}\nnames = 7\nagain = table('shop.ends_per_day', key=('day',))(lambda m: m)\n", monkeypatch)
+    Path("tampu.toml").write_text(TOML)
+    install(
+        f"{PACKAGE}same = shop_lake:ends_per_day\ntwice = shop_lake:typing\nagain = shop_lake:again\n"
+        "names = shop_lake:names\nlost = shop_lake:lost\nbroken = shop_broken:x\n"
+    )
+    Path("shop_broken.py").write_text("1 / 0")
+    tables, failed = own_tables.load()
+    assert [one.name for one in tables] == ["shop.typing", "shop.ends_per_day", "shop.per_month"]
+    assert {name: text.partition(":")[0] for name, text in failed.items()} == {
+        "again": "InvalidConfig",
+        "names": "InvalidConfig",
+        "lost": "AttributeError",
+        "broken": "ZeroDivisionError",
+    }
+    assert "another table is called shop.ends_per_day" in failed["again"]
+    assert "the table broken of shop_broken:x is left out: ZeroDivisionError" in caplog.text
+    with command.queue():
+        pass
+    answer = command("pipeline", "run", "--once", "--json")
+    assert (answer.code, json.loads(answer.out)["failed"]) == (1, failed)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,31 +12,39 @@ from pathlib import Path
 import tampu
 from tampu.broker import access, journal_readers
 from tampu.lake.tables import BY_NAME
+from tampu.model.journal import Position
 from tests.lake.pipeline_harness import Rig, journal, work
+from tests.spark.engines import URLS
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("bronze", "silver", "gold")
 
 
 def test_drivers_killed_with_spark_at_work_are_repeated_exactly(tmp_path: Path) -> None:
-    """In the jobs of bronze, silver and gold: tasks have written files that nobody was told of."""
-    url = str(tmp_path / "jobs.db")
-    with tampu.open(url, maintenance=False) as q:
+    """In the jobs of bronze, silver and gold: tasks have written files that nobody was told of. Bronze is what
+    reads the store, so it dies over a server's database too."""
+    url, server_url = str(tmp_path / "jobs.db"), URLS["postgres"](tmp_path)
+    with contextlib.ExitStack() as stack:
+        q, on_server = (stack.enter_context(tampu.open(one, maintenance=False)) for one in (url, server_url))
         work(q)
+        work(on_server)
         rigs = {layer: Rig(url, str(tmp_path / layer)) for layer in LAYERS}
-        args = [sys.executable, "-m", "tests.lake.killed_job", url, str(tmp_path), *LAYERS]
+        served = Rig(server_url, str(tmp_path / "server" / "bronze"))
+        told = [text for rig in (*rigs.values(), served) for text in (rig.url, rig.lake.uri)]
+        args = [sys.executable, "-m", "tests.lake.killed_job", *told]
         env = {**os.environ, "SPARK_LOCAL_DIRS": str(tmp_path / "spark")}
         done = subprocess.run(
             args, cwd=ROOT, env=env, start_new_session=True, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
 
-        events = rigs["bronze"].lake.table("bronze.events")
-        left = {str(path.relative_to(events.uri)) for path in Path(events.uri).glob("20*/*.parquet")}
-        assert left, "the files were written"
-        assert events.open().files() == [], "and do not count"
-        at = {reader.name: set(reader.position.values()) for reader in journal_readers.registered(access.engine(q))}
-        assert at["lake:bronze"] == {0}
+        left = {}
+        for rig, store in ((rigs["bronze"], q), (served, on_server)):
+            events = rig.lake.table("bronze.events")
+            left[rig] = {str(path.relative_to(events.uri)) for path in Path(events.uri).glob("20*/*.parquet")}
+            assert left[rig], "the files were written"
+            assert events.open().files() == [], "and do not count"
+            assert positions(store)["lake:bronze"] == {"0": 0}
         behind = {
             layer: [name for name in BY_NAME if rigs[layer].lake.table(name).open().run(f"lake:{layer}") == 0]
             for layer in LAYERS[1:]
@@ -52,7 +61,16 @@ def test_drivers_killed_with_spark_at_work_are_repeated_exactly(tmp_path: Path) 
             for table in BY_NAME:
                 columns = ("id", "ended_offset", "payload") if table == "bronze.messages" else ()
                 assert rig.rows(table, *columns) == whole.rows(table, *columns), (layer, table)
-        assert {file.path for file in events.open().files()}.isdisjoint(left)
-        assert {tuple(reader.position.items()) for reader in journal_readers.registered(access.engine(q))} == {
-            tuple(q.journal().latest.items())
-        }
+        assert list(positions(q).values()) == [q.journal().latest] * (1 + len(LAYERS))
+
+        served.run(name="bronze")
+        assert served.rows("bronze.events", "offset", "id", "verb") == journal(on_server)
+        assert len(served.rows("silver.messages")) == len(served.rows("bronze.messages")) == 2
+        assert positions(on_server) == {"lake:bronze": on_server.journal().latest}
+        for rig, files in left.items():
+            known = rig.lake.table("bronze.events").open().files()
+            assert {file.path for file in known}.isdisjoint(files)
+
+
+def positions(q: tampu.Store) -> dict[str, Position]:
+    return {reader.name: reader.position for reader in journal_readers.registered(access.engine(q))}

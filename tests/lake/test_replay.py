@@ -13,7 +13,7 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.lake.query import Lake
-from tampu.lake.replay import Replay, replay
+from tampu.lake.replay import Replay
 from tampu.lake.replay import publish as lake_replay
 from tampu.lake.replay.rows import Progress
 from tests.lake import sample
@@ -49,7 +49,7 @@ def test_message_comes_back_as_a_new_one_with_its_cause(lake: Lake, q: tampu.Sto
     }  # fmt: skip
     sample.write(Path(lake.path), "bronze.messages", [sample.ended(40, **fields)])
     q.queues.put("raw", max_attempts=9)
-    done = replay(q, Lake(lake.path), where="queue = 'raw'", replay_id="r1")
+    done = Replay(q, Lake(lake.path), where="queue = 'raw'", replay_id="r1").run()
     assert (done.new, done.already, done.missing) == (1, 0, 0)
     (m,) = q.messages("raw")
     assert (m.raw, m.content_type, m.type, m.headers, m.labels) == (
@@ -61,61 +61,61 @@ def test_message_comes_back_as_a_new_one_with_its_cause(lake: Lake, q: tampu.Sto
 
 
 def test_same_replay_id_publishes_nothing_twice(lake: Lake, q: tampu.Store):
-    assert replay(q, lake, where="ended_offset <= 100", replay_id="r1").new == 10
-    again = replay(q, lake, where="ended_offset <= 100", replay_id="r1")
+    assert Replay(q, lake, where="ended_offset <= 100", replay_id="r1").run().new == 10
+    again = Replay(q, lake, where="ended_offset <= 100", replay_id="r1").run()
     assert (again.new, again.already, again.earlier) == (0, 0, 10)
-    assert replay(q, lake, where="ended_offset <= 100", replay_id="r2").new == 10
+    assert Replay(q, lake, where="ended_offset <= 100", replay_id="r2").run().new == 10
     assert causes(q) == [old(n) for n in range(1, 11)] * 2
 
 
 def test_nothing_is_published_twice_after_the_messages_have_ended_and_gone(lake: Lake, q: tampu.Store):
-    replay(q, lake, where="true", limit=5, replay_id="r1")
+    Replay(q, lake, where="true", limit=5, replay_id="r1").run()
     for lease in q.claim("orders", limit=5):
         q.ack(lease)
     q.purge("orders", state=tampu.State.DONE)
-    assert replay(q, lake, where="true", limit=5, replay_id="r1").new == 0
-    assert replay(q, lake, where="true", replay_id="r1").new == 25
+    assert Replay(q, lake, where="true", limit=5, replay_id="r1").run().new == 0
+    assert Replay(q, lake, where="true", replay_id="r1").run().new == 25
     assert causes(q) == [old(n) for n in range(6, 31)]
 
 
 def test_ends_that_come_later_are_not_part_of_it(lake: Lake, q: tampu.Store):
-    replay(q, lake, where="true", limit=10, replay_id="r1")
+    Replay(q, lake, where="true", limit=10, replay_id="r1").run()
     late = [sample.ended(31), sample.ended(20, ended_offset=999)]
     sample.write(Path(lake.path), "bronze.messages", late)
-    assert replay(q, Lake(lake.path), where="true", replay_id="r1").new == 20
+    assert Replay(q, Lake(lake.path), where="true", replay_id="r1").run().new == 20
     assert causes(q) == [old(n) for n in range(1, 31)]
 
 
 def test_only_the_last_end_of_a_message_counts(lake: Lake, q: tampu.Store):
     later = sample.START.replace(day=9)
     sample.write(Path(lake.path), "bronze.messages", [sample.ended(3, state="done", ended_offset=900, ended_at=later)])
-    assert replay(q, Lake(lake.path), where="state = 'dead' AND ended_offset <= 50").new == 4
+    assert Replay(q, Lake(lake.path), where="state = 'dead' AND ended_offset <= 50").run().new == 4
     assert old(3) not in causes(q)
 
 
 def test_replay_id_belongs_to_one_selection(lake: Lake, q: tampu.Store):
-    replay(q, lake, where="ended_offset <= 10", replay_id="r1")
+    Replay(q, lake, where="ended_offset <= 10", replay_id="r1").run()
     with pytest.raises(tampu.InvalidState, match="another where"):
-        replay(q, lake, where="true", replay_id="r1")
+        Replay(q, lake, where="true", replay_id="r1").run()
     with pytest.raises(tampu.InvalidState, match="another to"):
-        replay(q, lake, where="ended_offset <= 10", to="else", replay_id="r1")
+        Replay(q, lake, where="ended_offset <= 10", to="else", replay_id="r1").run()
 
 
 def test_tenants_never_cross(lake: Lake, q: tampu.Store, tmp_path: Path):
     sample.write(Path(lake.path), "bronze.messages", [sample.ended(50, tenant="other")])
     with tampu.open(tmp_path / "jobs.db", tenant="other", maintenance=False) as other:
         where = "tenant = 'default' OR id IN (SELECT id FROM bronze.messages)"
-        assert replay(other, Lake(lake.path), where=where, replay_id="r1").new == 1
+        assert Replay(other, Lake(lake.path), where=where, replay_id="r1").run().new == 1
         assert causes(other) == [old(50)]
-    assert replay(q, Lake(lake.path), where="true", replay_id="r1").new == 30
+    assert Replay(q, Lake(lake.path), where="true", replay_id="r1").run().new == 30
     assert old(50) not in causes(q)
 
 
 def test_another_queue_and_single_ids(lake: Lake, q: tampu.Store):
-    done = replay(q, lake, ids=[old(4), old(2), "nothing"], to="second-chance")
+    done = Replay(q, lake, ids=[old(4), old(2), "nothing"], to="second-chance").run()
     assert done.new == 2
     assert causes(q, "second-chance") == [old(2), old(4)]
-    assert replay(q, lake, queue="none").new == 0
+    assert Replay(q, lake, queue="none").run().new == 0
 
 
 def test_rows_without_payload_and_those_a_queue_refuses_are_told(lake: Lake, q: tampu.Store):
@@ -128,7 +128,7 @@ def test_rows_without_payload_and_those_a_queue_refuses_are_told(lake: Lake, q: 
     ]
     sample.write(Path(lake.path), "bronze.messages", rows)
     q.queues.put("odd", max_payload=1000)
-    done = replay(q, Lake(lake.path), queue="odd", replay_id="r1")
+    done = Replay(q, Lake(lake.path), queue="odd", replay_id="r1").run()
     assert (done.new, done.missing, done.refused) == (2, 1, 2)
     assert [(id, why.split()[0]) for id, why in done.problems] == [
         (old(40), "its"),
@@ -136,7 +136,7 @@ def test_rows_without_payload_and_those_a_queue_refuses_are_told(lake: Lake, q: 
         (old(42), "'not"),
     ]
     assert causes(q, "odd") == [old(43), old(44)]
-    assert replay(q, Lake(lake.path), queue="odd", replay_id="r1").earlier == 5
+    assert Replay(q, Lake(lake.path), queue="odd", replay_id="r1").run().earlier == 5
 
 
 def test_full_queue_stops_it_and_it_goes_on_when_there_is_room(lake: Lake, q: tampu.Store):
@@ -146,7 +146,7 @@ def test_full_queue_stops_it_and_it_goes_on_when_there_is_room(lake: Lake, q: ta
         chosen.run(rate=40, pause=lambda _seconds: None)
     assert q.stats("orders").depth == 8
     q.queues.put("orders", max_depth=0)
-    assert replay(q, lake, where="true", replay_id="r1").new == 22
+    assert Replay(q, lake, where="true", replay_id="r1").run().new == 22
     assert sorted(map(str, causes(q))) == [old(n) for n in range(1, 31)]
 
 
@@ -157,7 +157,7 @@ def test_preview_counts_and_changes_nothing(lake: Lake, q: tampu.Store):
     assert seen.oldest == sample.ended(11)["ended_at"]
     assert [row["id"] for row in seen.sample] == [old(n) for n in range(11, 16)]
     assert q.stats() == []
-    replay(q, Lake(lake.path), where="ended_offset > 100", limit=4, replay_id="r1")
+    Replay(q, Lake(lake.path), where="ended_offset > 100", limit=4, replay_id="r1").run()
     seen = Replay(q, Lake(lake.path), where="ended_offset > 100", replay_id="r1").preview()
     assert (seen.messages, seen.earlier) == (16, 4)
 
@@ -174,18 +174,23 @@ def test_rate_is_kept(lake: Lake, q: tampu.Store, monkeypatch: pytest.MonkeyPatc
                                    "", "payload LIKE"])  # fmt: skip
 def test_bad_condition_is_refused_before_anything(where: str, lake: Lake, q: tampu.Store):
     with pytest.raises(tampu.InvalidMessage):
-        replay(q, lake, where=where)
+        Replay(q, lake, where=where).run()
     assert q.stats() == []
 
 
-@pytest.mark.parametrize(("name", "value"), [("replay_id", "a b"), ("to", "a b"), ("limit", 0), ("rate", 0)])
+@pytest.mark.parametrize(("name", "value"), [("replay_id", "a b"), ("to", "a b"), ("limit", 0)])
 def test_bad_options_are_refused(name: str, value: object, lake: Lake, q: tampu.Store):
     with pytest.raises(tampu.InvalidMessage):
-        replay(q, lake, where="true", **{name: value})  # type: ignore[arg-type]  # one of several
+        Replay(q, lake, where="true", **{name: value})  # type: ignore[arg-type]  # one of several
+
+
+def test_a_rate_of_none_at_all_is_refused(lake: Lake, q: tampu.Store):
+    with pytest.raises(tampu.InvalidMessage):
+        Replay(q, lake, where="true").run(rate=0)
 
 
 def test_empty_lake_replays_nothing(tmp_path: Path, q: tampu.Store):
-    assert replay(q, str(tmp_path), where="true").new == 0
+    assert Replay(q, str(tmp_path), where="true").run().new == 0
 
 
 def test_engine_without_transactions_is_safe_by_the_ids(lake: Lake, q: tampu.Store, monkeypatch: pytest.MonkeyPatch):
@@ -196,7 +201,7 @@ def test_engine_without_transactions_is_safe_by_the_ids(lake: Lake, q: tampu.Sto
     with pytest.raises(ZeroDivisionError):  # the end of the process, after a publish and before its note
         first.run()
     assert q.stats("orders").depth == 10
-    again = replay(q, lake, where="true", replay_id="r1")
+    again = Replay(q, lake, where="true", replay_id="r1").run()
     assert (again.new, again.already) == (20, 10)
 
 
@@ -246,7 +251,7 @@ def test_killed_and_started_again_publishes_each_once(lake: Lake, tmp_path: Path
         with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
             assert q.stats("orders").depth == published
     with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
-        rest = replay(q, lake, where="true", replay_id="r1")
+        rest = Replay(q, lake, where="true", replay_id="r1").run()
         assert (rest.new, rest.already, rest.earlier) == (16, 0, 14)
         assert causes(q) == [old(n) for n in range(1, 31)]
 
@@ -271,7 +276,7 @@ def test_nothing_is_published_twice_by_a_store_that_has_no_joint_commits(lake: L
         for queue in ("orders", "other"):
             q.settle([tampu.Ack(lease) for lease in q.claim(queue, limit=100)])
             q.purge(queue, state=tampu.State.DONE)
-        again = replay(q, lake, where="true", limit=32, replay_id="r1")
+        again = Replay(q, lake, where="true", limit=32, replay_id="r1").run()
         assert (again.new, again.already) == (0, 32)
-        assert replay(q, lake, where="true", replay_id="r1").new == 1
+        assert Replay(q, lake, where="true", replay_id="r1").run().new == 1
         assert causes(q, "other") == [old(33)]

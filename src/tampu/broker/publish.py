@@ -309,6 +309,7 @@ def _through_steps(
     ]
     batch = Batch(tenant, drafts, settings_of, copies_by_id=copies_by_id, now=now)
     batch.run()
+    settings_of = batch.settings_of
     if not batch.copies and all(
         draft.message is message and draft.queue == queue and draft.ends is None
         for draft, message in zip(drafts, messages, strict=True)

@@ -17,6 +17,7 @@ A step runs in the thread or task of the caller. It may read; it must not write,
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 import uuid
@@ -138,18 +139,18 @@ class Batch:
         self.drafts = drafts
         """One per published message, in order."""
         self.copies: list[Draft] = []
-        self.settings_of = settings_of
+        self.settings_of = functools.cache(settings_of)
         self.now = now or (lambda: time.time_ns() // 1000)
         """The time by the clock of the engine, if that is known here."""
 
     def run(self) -> None:
         """Apply the steps one after the other. Later steps see the messages that a step routes or adds."""
         for step in (*STEPS, *ADDED):
-            chosen = [
-                draft
-                for draft in (*self.drafts, *self.copies)
-                if step.wants(draft.queue, self.settings_of(draft.queue))
-            ]
+            drafts = (*self.drafts, *self.copies)
+            wanted = {
+                queue for queue in {draft.queue for draft in drafts} if step.wants(queue, self.settings_of(queue))
+            }
+            chosen = [draft for draft in drafts if draft.queue in wanted]
             if chosen:
                 step.apply(self, chosen)
 

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -21,7 +21,7 @@ from tampu.lake.storage import frames
 from tampu.lake.storage.files import DataFile
 from tampu.lake.storage.snapshots import Snapshot
 from tampu.lake.tables import GOLD as TABLES
-from tampu.lake.tables import Table, payloads
+from tampu.lake.tables import QUEUES, Table, payloads
 from tampu.lake.tables.schema import argument
 from tampu.lake.tables.words import ENDS
 from tampu.model.errors import InvalidConfig, InvalidState, VersionConflict
@@ -48,43 +48,57 @@ def refresh(
     name, and stops only that one. With ``days``, compute these anew as well. Whole days are replaced, so tables that
     are further than others do no harm."""
     tenants = all_tenants(work) if days else set()
-    changed: dict[tuple[tuple[str, int], ...], tuple[set[date], set[str]]] = {}
+    known: dict[tuple[tuple[str, int], ...], Touched] = {}
 
-    def bring(tables: Sequence[Table], have: Position) -> None:
-        if have != target or days:
-            key = tuple(sorted(have.items()))
-            new, whose = changed[key] = changed.get(key) or touched(work, have, target)
-            compute(work, tables, new | set(days), whose | tenants, target, objectives)
+    def bring(have: Position, *parts: tuple[Sequence[Table], bool]) -> None:
+        """Tables, and whether days without events matter to them: one job, if the days are the same to all."""
+        if have == target and not days:
+            return
+        key = tuple(sorted(have.items()))
+        new = known[key] = known.get(key) or touched(work, have, target)
+        wanted: dict[frozenset[date], list[Table]] = {}
+        for tables, quiet in parts:
+            wanted.setdefault(frozenset((new.all if quiet else new.eventful) | set(days)), []).extend(tables)
+        for chosen, tables in wanted.items():
+            compute(work, tables, chosen, new.tenants | tenants, target, objectives)
 
-    bring(TABLES, work.here.least(GOLD))
+    bring(work.here.least(GOLD), (QUEUES, True), (TABLES[len(QUEUES) :], False))
     failed = {}
     for table in own:
         try:
-            bring([table], own_tables.position(work.here, table))
+            bring(own_tables.position(work.here, table), ([table], True))
         except VersionConflict:
             raise
         except Exception as error:  # whatever a user's function raises
-            said = (str(error).strip() or "no reason given").splitlines()[0][:300]
-            failed[table.name] = f"{type(error).__name__}: {said}"
+            failed[table.name] = own_tables.reason(error)
             log.warning("%s was not built, and is tried again with the next run: %s", table.name, failed[table.name])
     return failed
 
 
-def touched(work: Round, have: Position, target: Position) -> tuple[set[date], set[str]]:
-    """The days of new events, and all from the newest day before them to the newest of all, since what stands in the
-    queues stands in each of them; and days on which messages ended that are replayed now: there they no longer count
-    as ended. The tenants that have any of this."""
+class Touched(NamedTuple):
+    """What a run changes."""
+
+    eventful: set[date]
+    """The days of new events, and those on which messages ended that are replayed now: there they no longer count as
+    ended."""
+    all: set[date]
+    """Also those from the newest day before them to the newest of all: what stands in the queues stands in each."""
+    tenants: set[str]
+    """That have any of this."""
+
+
+def touched(work: Round, have: Position, target: Position) -> Touched:
     events = work.table(EVENTS)
     fresh = {file.path: file for file in events.files(after=have)}
     new = {date.fromisoformat(file.day) for file in fresh.values() if file.day}
     old = {date.fromisoformat(file.day) for file in events.files() if file.day and file.path not in fresh}
     if not new or have == target:
-        return set(), set()
+        return Touched(set(), set(), set())
     tenants = {file.tenant or "" for file in [*fresh.values(), *work.table(WAITING).files()]}
     with jobs.configured(work.spark, events.rows()):
         taken_back = _taken_back(work, have, target)
-    days = set(standing(new, old)) | {day for day, _ in taken_back}
-    return days, tenants | {tenant for _, tenant in taken_back}
+    eventful = new | {day for day, _ in taken_back}
+    return Touched(eventful, eventful | set(standing(new, old)), tenants | {tenant for _, tenant in taken_back})
 
 
 def standing(new: set[date], old: set[date]) -> list[date]:

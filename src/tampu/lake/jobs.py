@@ -26,6 +26,8 @@ FEW = 250_000
 """Rows up to which planning costs more than work: generated code is left out, and one task is enough."""
 _MOST = 1_000_000
 """Rows of a shuffle partition, at most."""
+_READ = 125_000
+"""Rows that a task reads out of files, about: the last tasks of a job are small, so all cores work to its end."""
 _ALWAYS = {
     "spark.sql.adaptive.enabled": "false",  # each shuffle would be a job of its own, and planned anew
     "spark.sql.session.timeZone": "UTC",  # a day is a day of UTC, whoever's session this is
@@ -54,7 +56,7 @@ def configured(spark: SparkSession, rows: int, *, payloads: bool = False) -> Ite
     Spark's fast reader holds thousands of rows at once, so it is not for ``payloads``, which may be large.
     """
     wanted = _ALWAYS | {"spark.sql.parquet.enableVectorizedReader": str(not payloads).lower()}
-    wanted |= _SMALL if rows <= FEW else {"spark.sql.shuffle.partitions": _partitions(spark, rows)}
+    wanted |= _SMALL if rows <= FEW else _shares(spark, rows)
     before = {name: spark.conf.get(name, None) for name in wanted}
     try:
         for name, value in wanted.items():
@@ -65,10 +67,14 @@ def configured(spark: SparkSession, rows: int, *, payloads: bool = False) -> Ite
             spark.conf.unset(name) if known is None else spark.conf.set(name, known)
 
 
-def _partitions(spark: SparkSession, rows: int) -> str:
-    """As many as the user's session has, but none without work for it, and none that is too large."""
-    wanted = min(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-rows // FEW))
-    return str(max(wanted, -(-rows // _MOST)))
+def _shares(spark: SparkSession, rows: int) -> dict[str, str]:
+    """A shuffle has as many parts as the user's session says, but none without work for it, and none that is too large.
+    Files are read in smaller parts: of Spark's, one for each core, none takes as long as the other."""
+    parts = min(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-rows // FEW))
+    return {
+        "spark.sql.shuffle.partitions": str(max(parts, -(-rows // _MOST))),
+        "spark.sql.files.minPartitionNum": str(-(-rows // _READ)),
+    }
 
 
 def kept(frame: DataFrame) -> DataFrame:

@@ -1,4 +1,5 @@
-"""Tables that users add to the lake: named in `tampu.toml` for those who write it, and by the lake for those who read.
+"""Tables that users add to the lake: named in `tampu.toml`, or registered by an installed package, for those who write
+it; and by the lake for those who read.
 
 A table's columns are those of the first frame that its function gives. They are kept in the table itself, as its key
 is; the lineage has the names of all of them.
@@ -7,10 +8,12 @@ is; the lineage has the names of all of them.
 from __future__ import annotations
 
 import json
+import logging
 import tomllib
 from collections.abc import Collection, Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -27,7 +30,42 @@ from tampu.model.journal import Position
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+log = logging.getLogger("tampu.pipeline")
 FILE = "tampu.toml"
+GROUP = "tampu.lake_tables"
+"""Entry points of installed packages, each a table."""
+
+
+class Loaded(NamedTuple):
+    tables: list[Table]
+    failed: dict[str, str]
+    """Entry points that gave no table, and why."""
+
+
+def load(file: str | Path = FILE) -> Loaded:
+    """The tables of installed packages, and then those of the file, which may read them. What is wrong with one of a
+    package stops only that one; with one of the file, which is the user's own, everything."""
+    own = configured(file)
+    known: dict[str, Table] = {table.name: table for table in own}
+    tables: list[Table] = []
+    failed: dict[str, str] = {}
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            (table,) = checked([entry.load()])
+            if known.setdefault(table.name, table) is not table:
+                raise InvalidConfig(f"another table is called {table.name}", field="tables")
+            if table not in [*own, *tables]:
+                tables.append(table)
+        except Exception as error:  # whatever a package raises when it is imported
+            failed[entry.name] = reason(error)
+            log.warning("the table %s of %s is left out: %s", entry.name, entry.value, failed[entry.name])
+    return Loaded([*tables, *own], failed)
+
+
+def reason(error: Exception) -> str:
+    """Why a table was not built, in a line."""
+    said = (str(error).strip() or "no reason given").splitlines()[0][:300]
+    return f"{type(error).__name__}: {said}"
 
 
 def configured(file: str | Path = FILE) -> list[Table]:

@@ -7,7 +7,7 @@ died anywhere is repeated exactly, by whichever run comes next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
@@ -48,17 +48,20 @@ class Pipeline:
         archive_after_us: int | None = None,
         targets: Sequence[Objective] | None = None,
         tables: Sequence[Table] = (),
+        broken: Mapping[str, str] | None = None,
         most: int = MOST,
         skip_lost: bool = False,
         checks: bool = True,
         on_step: Callable[[str], None] = lambda _step: None,
     ) -> None:
+        """``broken`` are tables that could not be loaded, and why: every report tells of them."""
         self.url = absolute(url)
         self.lake = lake
         self.reader = state.reader_name(name)
         self._archive = archive_after_us
         self._objectives = targets
         self._own = own_tables.checked(tables)
+        self._broken = dict(broken or {})
         self._failed: dict[str, str] = {}
         self._most = most
         self._skip_lost = skip_lost
@@ -105,7 +108,15 @@ class Pipeline:
         return not own_tables.behind(self.lake, own, self.reader, latest) or not events.files()
 
     def _nothing(self, began: datetime, at: Position) -> RunReport:
-        return RunReport(run=0, reader=self.reader, started=began, finished=_now(), from_position=at, to_position=at)
+        return RunReport(
+            run=0,
+            reader=self.reader,
+            started=began,
+            finished=_now(),
+            from_position=at,
+            to_position=at,
+            failed=self._broken,
+        )
 
     def _round(
         self,
@@ -140,7 +151,7 @@ class Pipeline:
             rows=work.rows,
             seconds=work.seconds,
             versions={name: found.version for name, found in work.here.tables.items()},
-            failed=self._failed,
+            failed=self._broken | self._failed,
             checks=work.checks,
         )
         lineage.note(self.lake, report, Mark(self.reader, work.run, target))

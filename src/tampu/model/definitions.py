@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal
 
 import msgspec
@@ -37,7 +38,10 @@ class Schema(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 
 def matches(texts: tuple[str, ...], name: str) -> bool:
     """True if one of the patterns matches the name, or there is none."""
-    return not texts or any(Pattern(text).matches(name) for text in texts)
+    return not texts or any(_pattern(text).matches(name) for text in texts)
+
+
+_pattern = functools.lru_cache(4096)(Pattern)
 
 
 Trigger = Literal["published", "completed", "failed", "dead", "expired"]

@@ -51,7 +51,7 @@ class Expression:
         shown = []
         for path in dict.fromkeys(_PATH.findall(self.source)):
             try:
-                shown.append(f"{path} = {_compiled(path).value(context)!r:.80}")
+                shown.append(f"{path} = {compiled(path).value(context)!r:.80}")
             except (Failed, InvalidConfig):
                 shown.append(f"{path} is not there")
         return self.source + (f" ({', '.join(shown)})" if shown else "")
@@ -73,13 +73,14 @@ def expression(source: Any, field: str) -> Expression:
     if why is not None:
         raise InvalidConfig(f"{field}: {why}", field=field, hint="use a simpler expression, or several rules")
     try:
-        return _compiled(source)
+        return compiled(source)
     except InvalidConfig as error:
         raise InvalidConfig(f"{field}: {error.args[0]}", field=field) from None
 
 
 @functools.lru_cache(4096)
-def _compiled(source: str) -> Expression:
+def compiled(source: str) -> Expression:
+    """An expression that was checked when it was put."""
     try:
         return Expression(source, _module().compile(source))
     except _FAILURES as error:

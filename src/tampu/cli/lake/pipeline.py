@@ -79,13 +79,15 @@ def run(
     from tampu.lake.run import Pipeline
 
     steps = StepPrinter(session)
+    own = own_tables.load()
     work = Pipeline(
         session.store,
         place,
         name=name,
         archive_after_us=None if archive is None else duration(archive, "archive_after"),
         targets=None if objectives is None else _objectives(objectives),
-        tables=own_tables.configured(),
+        tables=own.tables,
+        broken=own.failed,
         skip_lost=skip_lost,
         checks=not no_checks,
         on_step=steps,
@@ -219,7 +221,8 @@ def backfill(
     from tampu.lake.run import Pipeline
 
     days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
-    work = Pipeline(session.store, place, name=name, tables=own_tables.configured())
+    own = own_tables.load()
+    work = Pipeline(session.store, place, name=name, tables=own.tables, broken=own.failed)
     settings = cli_parse.pairs(conf, "conf") or {}
     with translated():
         report = work.backfill(lambda: working_session(master, remote, settings), days, layer=table)

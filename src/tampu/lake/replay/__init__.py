@@ -1,5 +1,5 @@
 """Replay from the lake: messages that have ended run again."""
 
-from tampu.lake.replay.publish import Replay, replay
+from tampu.lake.replay.publish import Replay
 
-__all__ = ["Replay", "replay"]
+__all__ = ["Replay"]

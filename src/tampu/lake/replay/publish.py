@@ -73,7 +73,13 @@ _read = from_json(Progress).decode
 
 
 class Replay:
-    """One replay id on one store and one lake. `preview` changes nothing; `run` goes on where it was."""
+    """Ended messages of the lake, published again, each once for a replay id. `preview` changes nothing; `run` goes on
+    where it was.
+
+    ``where`` is SQL over the columns of bronze.messages, ``queue`` and ``ids`` choose further; ``to`` is another queue
+    to publish into. Only messages of the store's tenant are looked at. ``limit`` counts over all runs with the replay
+    id.
+    """
 
     def __init__(
         self,
@@ -274,28 +280,6 @@ class Replay:
             source=f"replay:{self.replay_id}",
             id=self._id(row),
         )
-
-
-def replay(
-    store: Store,
-    lake: Lake | str,
-    *,
-    where: str | None = None,
-    queue: str | None = None,
-    ids: Sequence[str] | None = None,
-    to: str | None = None,
-    limit: int | None = None,
-    rate: float | None = None,
-    replay_id: str | None = None,
-) -> Result:
-    """Publish ended messages of the lake again, each once for a replay id.
-
-    ``where`` is SQL over the columns of bronze.messages, ``queue`` and ``ids`` choose further; ``to`` is another queue
-    to publish into. Only messages of the tenant that ``q`` was opened with are looked at. ``limit`` counts over all
-    runs with the replay id.
-    """
-    chosen = Replay(store, lake, where=where, queue=queue, ids=ids, to=to, limit=limit, replay_id=replay_id)
-    return chosen.run(rate=rate)
 
 
 class _Pace:

@@ -10,19 +10,11 @@ from __future__ import annotations
 from tampu.lake.tables import bronze, days, facts, queues, silver
 from tampu.lake.tables.schema import PARTITION_BY, TIME, Table, columns, table
 
-__all__ = ["BY_NAME", "GOLD", "INTERNAL", "LINEAGE", "PARTITION_BY", "TABLES", "TIME", "Table", "table"]
+__all__ = ["BY_NAME", "GOLD", "INTERNAL", "LINEAGE", "PARTITION_BY", "QUEUES", "TABLES", "TIME", "Table", "table"]
 
-GOLD = (
-    queues.queue_minutes,
-    queues.queue_hours,
-    queues.queue_days,
-    days.failures,
-    days.tenant_days,
-    days.workers,
-    days.tasks,
-    days.slo,
-)
-"""Each after those that it reads."""
+QUEUES = (queues.queue_minutes, queues.queue_hours, queues.queue_days)
+"""Each after those that it reads. What waits in a queue is in them on every day, also where nothing happened."""
+GOLD = (*QUEUES, days.failures, days.tenant_days, days.workers, days.tasks, days.slo)
 TABLES = (bronze.EVENTS, bronze.MESSAGES, silver.messages, silver.attempts, *GOLD)
 INTERNAL = (facts.counts, facts.deliveries, facts.failures, facts.stays, facts.waiting, silver.carried)
 """The pipeline's own business; users do not query them."""

@@ -62,7 +62,7 @@ def _apply_all(effects: Effects, cause: Transition, message: Message, rules: Seq
         try:
             if context is None:
                 context = seen.of_message(message)
-            if not cel.expression(rule.when, "when").is_true(context):
+            if not cel.compiled(rule.when).is_true(context):
                 continue
             for action in rule.actions:
                 _act(effects, cause, message, rule, action, context)
@@ -90,7 +90,7 @@ def _act(effects: Effects, cause: Transition, message: Message, rule: Rule, acti
         queue, payload = new.queue, new.payload
         options |= {"type": new.type, "labels": new.labels}
         if new.expression is not None:
-            payload = cel.expression(new.expression, "expression").value(context)
+            payload = cel.compiled(new.expression).value(context)
     else:
         return
     why = effects.refusal(cause, queue, payload, **options)

@@ -46,7 +46,7 @@ def _apply_all(batch: Batch, draft: Draft) -> None:
             try:
                 if context is None:
                     context = seen.of_draft(draft)
-                if not cel.expression(rule.when, "when").is_true(context):
+                if not cel.compiled(rule.when).is_true(context):
                     continue
                 done = [_act(batch, draft, rule, number, action, context) for number, action in enumerate(rule.actions)]
             except (cel.Failed, InvalidConfig, InvalidMessage) as error:
@@ -86,7 +86,7 @@ def _act(batch: Batch, draft: Draft, rule: Rule, number: int, action: Action, co
     if action.set is not None:
         draft.change(**_changes(action.set, draft, batch))
     elif action.transform is not None:
-        draft.change(payload=cel.expression(action.transform, "transform").value(context))
+        draft.change(payload=cel.compiled(action.transform).value(context))
     elif action.route is not None:
         if action.route != draft.queue and (hop := _hop(draft, rule)) is not None:
             _add_headers(draft, {HOPS: hop})
@@ -103,7 +103,7 @@ def _act(batch: Batch, draft: Draft, rule: Rule, number: int, action: Action, co
         new = action.publish
         payload = new.payload
         if new.expression is not None:
-            payload = cel.expression(new.expression, "expression").value(context)
+            payload = cel.compiled(new.expression).value(context)
         _copy(batch, draft, rule, number, new.queue, payload=payload, type=new.type, labels=new.labels)
     return action.set is not None or action.transform is not None or action.escalate is not None
 

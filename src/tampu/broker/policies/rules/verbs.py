@@ -167,7 +167,7 @@ def _tested(rule: Rule, queue: str, type: str | None, context: Any) -> RuleTest:
         return RuleTest(rule.name, False, f"the rule is for queues {', '.join(rule.queues)}, not for {queue}")
     if not matches(rule.types, type or ""):
         return RuleTest(rule.name, False, f"the rule is for types {', '.join(rule.types)}, not for {type or 'none'}")
-    expression = cel.expression(rule.when, "when")
+    expression = cel.compiled(rule.when)
     try:
         made = context()
         why = expression.explained(made)

@@ -32,7 +32,7 @@ class BroadcastStep:
             if subscription.filter is not None:
                 try:
                     context = context or seen.of_draft(draft)
-                    if not cel.expression(subscription.filter, "filter").is_true(context):
+                    if not cel.compiled(subscription.filter).is_true(context):
                         continue
                 except (cel.Failed, InvalidConfig):  # no value for this message: it is not what was asked for
                     continue
