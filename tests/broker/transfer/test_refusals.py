@@ -29,10 +29,10 @@ def clock() -> FakeClock:
 @pytest.fixture
 def source(tmp_path: Path, clock: FakeClock) -> str:
     url = str(tmp_path / "old.db")
-    with tampu.open(url, clock=clock, maintenance=False) as store:
-        store.publish_many("jobs", range(3))
     with opened(url, clock=clock) as (here,):  # a change by the store would also be in the audit trail
         here.run([PutDocument("queue", "default", "jobs", b'{"max_attempts":2}')])
+    with tampu.open(url, clock=clock, maintenance=False) as store:
+        store.publish_many("jobs", range(3))
     return url
 
 
