@@ -178,12 +178,12 @@ class Batch:
 
 def derived_id(id: str, name: str) -> str:
     """The id of a copy. Ids with one prefix and growing numbers, as in `port.Load`, keep that form."""
-    raw = uuid.UUID(id).bytes
-    id_prefix = bytearray(
-        hashlib.blake2b(raw[:-_NUMBER_BYTES] + name.encode(), digest_size=16 - _NUMBER_BYTES).digest()
-    )
-    id_prefix[6], id_prefix[8] = id_prefix[6] & 0x0F | 0x80, id_prefix[8] & 0x3F | 0x80  # UUIDv8
-    return str(uuid.UUID(bytes=bytes(id_prefix) + raw[-_NUMBER_BYTES:]))
+    digits = id.replace("-", "")
+    start = bytes.fromhex(digits[: -2 * _NUMBER_BYTES]) + name.encode()
+    prefix = bytearray(hashlib.blake2b(start, digest_size=16 - _NUMBER_BYTES).digest())
+    prefix[6], prefix[8] = prefix[6] & 0x0F | 0x80, prefix[8] & 0x3F | 0x80  # UUIDv8
+    made = prefix.hex() + digits[-2 * _NUMBER_BYTES :]
+    return f"{made[:8]}-{made[8:12]}-{made[12:16]}-{made[16:20]}-{made[20:]}"
 
 
 def _derived_key(message: NewMessage, name: str) -> str:

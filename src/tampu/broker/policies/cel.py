@@ -21,6 +21,7 @@ _MOST_LOOPS = 3
 _TOKEN = re.compile(r"""(?:[rR]?"(?:\\.|[^"\\])*"|[rR]?'(?:\\.|[^'\\])*')|[A-Za-z_]\w*|[()\[\]{}]""")
 _LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 _PATH = re.compile(r"message(?:\.[A-Za-z_]\w*)+")
+_FIELD = re.compile(r"\bmessage\.([A-Za-z_]\w*)")
 _FAILURES = (ValueError, TypeError, KeyError, RuntimeError, ArithmeticError, OverflowError, RecursionError)
 
 
@@ -86,6 +87,18 @@ def compiled(source: str) -> Expression:
     except _FAILURES as error:
         text = " ".join(str(error).split())
         raise InvalidConfig(f"not a CEL expression: {text:.300}") from None
+
+
+@functools.lru_cache(4096)
+def fields_used(sources: tuple[str, ...]) -> frozenset[str] | None:
+    """The fields of ``message`` that expressions use; None: perhaps all. To hand over fewer is faster."""
+    used: set[str] = set()
+    for source in sources:
+        named = _FIELD.findall(source)
+        if len(named) != source.count("message"):
+            return None
+        used.update(named)
+    return frozenset(used)
 
 
 def _too_much(source: str) -> str | None:

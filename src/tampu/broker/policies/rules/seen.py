@@ -9,11 +9,11 @@ from tampu.broker.publish_steps import Draft
 from tampu.model.message import Message, decode
 
 
-def of_draft(draft: Draft) -> Any:
-    """The context of a message that is being published."""
+def of_draft(draft: Draft, fields: frozenset[str] | None = None) -> Any:
+    """The context of a message that is being published; with ``fields`` only these."""
     new = draft.message
     return _context(
-        new.payload, new.content_type, queue=draft.queue, type=new.type, labels=new.labels, headers=new.headers,
+        fields, new.payload, new.content_type, queue=draft.queue, type=new.type, labels=new.labels, headers=new.headers,
         priority=new.priority, attempts=0, correlation_id=new.correlation_id, key=new.key, group=new.group,
         source=new.source, error=None, reason=None,
     )  # fmt: skip
@@ -23,18 +23,19 @@ def of_message(message: Message) -> Any:
     """The context of a message that is stored."""
     body = message.body
     return _context(
-        body.payload, body.content_type, queue=message.queue, type=body.type, labels=body.labels, headers=body.headers,
-        priority=body.priority, attempts=message.attempts, correlation_id=body.correlation_id, key=body.key,
-        group=body.group, source=body.source, error=message.last_error, reason=message.reason,
+        None, body.payload, body.content_type, queue=message.queue, type=body.type, labels=body.labels,
+        headers=body.headers, priority=body.priority, attempts=message.attempts,
+        correlation_id=body.correlation_id, key=body.key, group=body.group, source=body.source,
+        error=message.last_error, reason=message.reason,
     )  # fmt: skip
 
 
-def _context(payload: Any, content_type: str | None, **fields: Any) -> Any:
+def _context(wanted: frozenset[str] | None, payload: Any, content_type: str | None, **fields: Any) -> Any:
     raw = bytes(payload)
-    seen = {name: ("" if value is None else value) for name, value in fields.items()}
-    seen["labels"], seen["headers"] = fields["labels"] or {}, fields["headers"] or {}
-    seen["size"] = len(raw)
-    if len(raw) <= cel.MOST_PAYLOAD:
+    fields |= {"labels": fields["labels"] or {}, "headers": fields["headers"] or {}, "size": len(raw)}
+    names = fields if wanted is None else wanted & fields.keys()
+    seen = {name: "" if fields[name] is None else fields[name] for name in names}
+    if len(raw) <= cel.MOST_PAYLOAD and (wanted is None or "payload" in wanted):
         try:
             seen["payload"] = decode(raw, content_type or "")
         except (ValueError, TypeError):

@@ -42,10 +42,11 @@ def _apply_all(batch: Batch, draft: Draft) -> None:
         queue = draft.queue
         rules = [rule for rule in batch.settings_of(queue).rules if matches(rule.types, draft.message.type or "")]
         context = None
+        fields = cel.fields_used(tuple(source for rule in rules for source in _sources(rule)))
         for rule in rules:
             try:
                 if context is None:
-                    context = seen.of_draft(draft)
+                    context = seen.of_draft(draft, fields)
                 if not cel.compiled(rule.when).is_true(context):
                     continue
                 done = [_act(batch, draft, rule, number, action, context) for number, action in enumerate(rule.actions)]
@@ -58,6 +59,12 @@ def _apply_all(batch: Batch, draft: Draft) -> None:
                 break
         if draft.queue == queue:
             return
+
+
+def _sources(rule: Rule) -> tuple[str, ...]:
+    """All expressions of a rule."""
+    more = [action.transform or (action.publish and action.publish.expression) for action in rule.actions]
+    return (rule.when, *(source for source in more if source))
 
 
 def failed(draft: Draft, rule: Rule, why: str) -> None:
