@@ -220,7 +220,10 @@ def followed(spark: SparkSession) -> list[Row]:
 
 def checked(spark: SparkSession, size: int) -> list[Row]:
     """What a run costs with the checks of its rows and without them, in turns in a warm session."""
-    sides = {"with its checks": contextlib.nullcontext, "without them": _unchecked}
+    sides: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+        "with its checks": contextlib.nullcontext,
+        "without them": _unchecked,
+    }
     found: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(ROUNDS + 1):
         for name, side in sides.items():
