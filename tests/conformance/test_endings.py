@@ -470,8 +470,8 @@ def test_a_held_message_is_freed_with_another_body(store: Store, harness: Harnes
     assert (seen.id, seen.priority, seen.key, seen.body.hold) == (one.id, 5, "k0", "x")
     assert store.get(two.id).payload == 1
     assert payloads(store.claim("jobs", limit=5)) == [{"edited": True}, 1]
-    told = [t for t in store.journal().transitions if t.id == one.id]
-    assert [(t.verb, t.state, t.type, t.worker) for t in told] == [
+    moves = [t for t in store.journal().transitions if t.id == one.id]
+    assert [(t.verb, t.state, t.type, t.worker) for t in moves] == [
         ("publish", "held", "message", None), ("replace", "held", "edited", "ann"), ("free", "ready", None, "ann"),
         ("claim", "leased", None, None),
     ]  # fmt: skip
@@ -553,7 +553,7 @@ def test_the_journal_says_who_did_it(store: Store) -> None:
     )  # fmt: skip
 
 
-def test_two_of_one_run_are_told_apart(store: Store) -> None:
+def test_two_of_one_run_stay_apart(store: Store) -> None:
     messages = store.publish_many("jobs", [tampu.NewMessage(n, hold="x") for n in range(3)])
     calls = [free(m.id, actor=actor) for m, actor in zip(messages, ("ann", None, "bob"), strict=True)]
     run(store, calls[0], port.Together("default", calls[1:]))

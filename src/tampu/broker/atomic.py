@@ -68,13 +68,17 @@ class Atomic(Verbs):
         """Carry out a unit; returns the replies of its members. A publish with publish steps may be several calls."""
         calls_of = [member.calls if isinstance(member, PublishSet) else [member] for member in members]
         calls = [call for own in calls_of for call in own]
-        records = [self.record_of_ids(*_ACTS[type(call)](call), name) for call in calls if type(call) in _ACTS]
-        replies = iter((yield port.Together(self.tenant, [*calls, *records], name, _NAME_US if name else 0)))
+        unit = port.Together(self.tenant, [*calls, *self.records_of(calls, name)], name, _NAME_US if name else 0)
+        replies = iter((yield unit))
         replies_of = [[next(replies) for _ in own] for own in calls_of]
         return [
             member.messages(own) if isinstance(member, PublishSet) else own[0]
             for member, own in zip(members, replies_of, strict=True)
         ]
+
+    def records_of(self, calls: Sequence[Any], unit: str | None) -> list[port.Publish]:
+        """The records of the audit trail for the calls of a unit."""
+        return [self.record_of_ids(*_ACTS[type(call)](call), unit) for call in calls if type(call) in _ACTS]
 
     def get_document(self, kind: str, name: str) -> Steps[Document | None]:
         """A document that a unit has written; None if there is none."""
