@@ -81,6 +81,18 @@ def test_a_rule_that_fails_leaves_the_message_where_it_was_going(store: Store) -
     assert store.publish("orders", b"\xff", content_type="application/octet-stream").queue == "orders"
 
 
+def test_an_expression_that_would_take_long_is_not_evaluated(store: Store) -> None:
+    store.rules.put(
+        "slow", queues="jobs", when="message.payload.map(x, x + 1).size() > 0", actions=[{"route": "other"}]
+    )
+    assert store.publish("jobs", [1, 2]).queue == "other"
+    large = store.publish("jobs", [1] * 2000)
+    assert large.queue == "jobs"
+    assert "at most 2048 bytes" in large.headers["tampu-rule-error"]
+    huge = store.publish("jobs", [1] * 20_000)
+    assert huge.queue == "jobs"
+
+
 def test_if_the_target_refuses_nothing_is_stored(store: Store) -> None:
     store.rules.put("copy", queues="orders", actions=[{"copy": "full"}])
     store.queues.put("full", max_depth=1)
@@ -110,7 +122,8 @@ def test_a_test_says_what_would_happen_and_why(store: Store) -> None:
 def test_what_is_no_rule_is_refused(store: Store) -> None:
     act: list[dict[str, Any]] = [{"copy": "x"}]
     inner = "[1].map(a, [2].map(b, a * b)).size() > 0"
-    for bad in ("", "(", "1 +", "x" * 1001, "(" * 30 + "true" + ")" * 30, inner):
+    within = "message.payload.all(x, message.payload == x)"
+    for bad in ("", "(", "1 +", "x" * 1001, "(" * 30 + "true" + ")" * 30, inner, within):
         with pytest.raises(tampu.InvalidConfig) as error:
             store.rules.put("r", when=bad, actions=act)
         assert error.value.field == "when"

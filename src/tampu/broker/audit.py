@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import getpass
+import logging
 import os
 import uuid
 from collections.abc import Sequence
@@ -24,8 +25,10 @@ from tampu.broker.core import Core, Steps
 from tampu.engines import port
 from tampu.model.audit import Actor, AuditRecord
 from tampu.model.decoders import from_json
+from tampu.model.errors import StorageFull
 from tampu.model.message import Message, NewMessage
 
+log = logging.getLogger("tampu")
 QUEUE = "_tampu.audit"
 _KEPT = 400 * 86_400
 _MOST_TEXT = 200
@@ -100,13 +103,13 @@ class Recording:
         return replies[: len(calls)]
 
     def record(self, action: str, target: str, after: Any = None) -> Steps[None]:
-        """Store a record of what is done next."""
-        yield record_call(self.core, self.tenant, self.actor, action, target, None, after)
+        """Store a record of what is done next. A disk that is full does not stop what makes room on it."""
+        yield from _if_room(record_call(self.core, self.tenant, self.actor, action, target, None, after))
 
     def record_ids(self, action: str, ids: Sequence[str]) -> Steps[None]:
         """Store a record of what is done next to these messages."""
         if ids:
-            yield self.record_of_ids(action, ids)
+            yield from _if_room(self.record_of_ids(action, ids))
 
     def record_of_ids(self, action: str, ids: Sequence[str], unit: str | None = None) -> port.Publish:
         """The call that stores a record about these messages.
@@ -121,6 +124,13 @@ class Recording:
             actor = Actor(actor.name)
             id = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.tenant}/{unit}/{action}/{ids[0]}")
         return record_call(self.core, self.tenant, actor, action, target, None, listed, id)
+
+
+def _if_room(record: port.Publish) -> Steps[None]:
+    try:
+        yield record
+    except StorageFull:
+        log.warning("the disk is full: %s is done without a record", record.items[0].body.type)
 
 
 def read_record(message: Message) -> AuditRecord:

@@ -14,6 +14,7 @@ import tampu
 from tampu import NewMessage, StorageError, StorageFull
 from tampu.broker import access
 from tampu.broker.store import Store
+from tampu.engines.port import Publish
 from tests.conformance.harness import FakeClock, Harness, counts
 
 BIG = b"x" * 200_000
@@ -125,3 +126,23 @@ with tampu.open(path, maintenance=False) as store:
 
 def test_a_file_that_may_not_grow_fails_the_call_and_loses_nothing(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path / "jobs.db")], check=True, timeout=120)
+
+
+def test_what_makes_room_works_without_room_for_its_record(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else nobody could free a disk that is full."""
+    waiting, other = store.publish_many("jobs", [1, 2])
+    held = store.publish("jobs", 3, hold="why")
+    engine = access.engine(store)
+    run = engine.run
+
+    def full(calls: Any) -> list[Any]:
+        return [StorageFull("no room") if isinstance(call, Publish) else run([call])[0] for call in calls]
+
+    monkeypatch.setattr(engine, "run", full)
+    assert store.cancel(waiting.id)[0].ok
+    assert store.free(held.id)[0].ok
+    assert store.purge("jobs", state=["ready", "cancelled"]) == 3
+    assert other.id not in [message.id for message in store.messages("jobs")]
+    assert "without a record" in caplog.text

@@ -1,25 +1,29 @@
 """Expressions: CEL, compiled once and bounded before they run.
 
 An evaluation cannot be stopped, so what may take long is refused when the expression is put: long texts, deep nesting,
-and loops inside of loops. A loop (`all`, `exists`, `exists_one`, `filter`, `map`) runs over a payload of at most 64 KB,
-or over a literal list, so its time is bounded too. Regular expressions take linear time.
+loops inside of loops, and loops (`all`, `exists`, `exists_one`, `filter`, `map`) that use ``message`` inside. A loop
+runs over a payload of at most 32 KB, or over a literal list, so its time is bounded too. `map` and `filter` copy what
+they have for each element: they are for payloads of at most 2 KB. Regular expressions take linear time.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from tampu.model.errors import InvalidConfig
 
 MOST_CHARACTERS = 1000
-MOST_PAYLOAD = 64 * 1024
+MOST_PAYLOAD = 32 * 1024
 """Bytes of a payload that expressions can see."""
+MOST_COPIED = 2 * 1024
+"""Bytes of a payload that expressions with `map` or `filter` can see."""
 _MOST_DEPTH = 24
 _MOST_LOOPS = 3
 _TOKEN = re.compile(r"""(?:[rR]?"(?:\\.|[^"\\])*"|[rR]?'(?:\\.|[^'\\])*')|[A-Za-z_]\w*|[()\[\]{}]""")
 _LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_COPYING = re.compile(r"\b(?:map|filter)\s*\(")
 _PATH = re.compile(r"message(?:\.[A-Za-z_]\w*)+")
 _FIELD = re.compile(r"\bmessage\.([A-Za-z_]\w*)")
 _FAILURES = (ValueError, TypeError, KeyError, RuntimeError, ArithmeticError, OverflowError, RecursionError)
@@ -29,25 +33,36 @@ class Failed(Exception):
     """An expression has no value for this message, such as one that uses a field which the payload does not have."""
 
 
+class Context(NamedTuple):
+    """A message as expressions see it."""
+
+    variables: Any
+    size: int
+    """Bytes of its payload."""
+
+
 class Expression:
     def __init__(self, source: str, program: Any) -> None:
         self.source = source
         self._program = program
+        self._copies = _COPYING.search(source) is not None
 
-    def value(self, context: Any) -> Any:
+    def value(self, context: Context) -> Any:
         """Its value in a context made by `context`. Raises `Failed`."""
+        if self._copies and context.size > MOST_COPIED:
+            raise Failed(f"map and filter are for payloads of at most {MOST_COPIED} bytes, not {context.size}")
         try:
-            return self._program.execute(context)
+            return self._program.execute(context.variables)
         except _FAILURES as error:
             raise Failed(f"{type(error).__name__}: {error}"[:300]) from None
 
-    def is_true(self, context: Any) -> bool:
+    def is_true(self, context: Context) -> bool:
         found = self.value(context)
         if not isinstance(found, bool):
             raise Failed(f"the expression must be true or false, not {type(found).__name__}")
         return found
 
-    def explained(self, context: Any) -> str:
+    def explained(self, context: Context) -> str:
         """The expression, with the values that it used."""
         shown = []
         for path in dict.fromkeys(_PATH.findall(self.source)):
@@ -58,10 +73,10 @@ class Expression:
         return self.source + (f" ({', '.join(shown)})" if shown else "")
 
 
-def context(message: dict[str, Any]) -> Any:
-    """A message as expressions see it. Many expressions can use one context."""
+def context(message: dict[str, Any], size: int) -> Context:
+    """A message, whose payload has ``size`` bytes, as expressions see it. Many expressions can use one context."""
     try:
-        return _module().Context(variables={"message": message})
+        return Context(_module().Context(variables={"message": message}), size)
     except _FAILURES as error:
         raise Failed(f"expressions cannot read this message: {error}"[:300]) from None
 
@@ -116,6 +131,8 @@ def _too_much(source: str) -> str | None:
                 return f"it is nested more than {_MOST_DEPTH} deep"
         elif token in ")]}" and open_at:
             open_at.pop()
+        elif token == "message" and any(open_at):
+            return "a loop that uses message inside"
         last = token
     return f"it has more than {_MOST_LOOPS} loops" if loops > _MOST_LOOPS else None
 

@@ -40,4 +40,4 @@ def _context(wanted: frozenset[str] | None, payload: Any, content_type: str | No
             seen["payload"] = decode(raw, content_type or "")
         except (ValueError, TypeError):
             raise cel.Failed("the payload cannot be decoded") from None
-    return cel.context(seen)
+    return cel.context(seen, len(raw))
