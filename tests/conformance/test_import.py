@@ -352,7 +352,7 @@ def test_imported_messages_survive_reopening(store: Store, harness: Harness) -> 
 
 def test_an_empty_journal_can_continue_after_an_offset(store: Store) -> None:
     engine: Any = inside(store).engine
-    engine.run([PutDocument("queue", "default", "jobs", b'{"max_attempts": 2}')])
+    store.queues.put("jobs", max_attempts=2)
     after = {"0": 41, "default/jobs": 41, "no/such": 7, "default": 3}
     (begun,) = engine.run([StartJournal(after)])
     assert begun

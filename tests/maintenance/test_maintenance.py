@@ -76,10 +76,8 @@ def test_sweeper_goes_on_until_nothing_is_due_and_says_what_comes_next(url: str)
         clock.advance(1)
         assert sweeper.sweep() == clock.now() + 99 * SECOND
         assert (store.stats("jobs").ready, store.stats("jobs").delayed) == (1400, 1)
-        store.cancel(*(message.id for message in store.messages("jobs", state="delayed")))
-        due = sweeper.sweep()
-        assert due is not None, "the record of the cancel expires one day"
-        assert due > clock.now() + 300 * 86_400 * SECOND
+        store.purge("jobs", state=["ready", "delayed"])
+        assert sweeper.sweep() is None
 
 
 def test_sweeper_writes_nothing_when_nothing_is_due(url: str) -> None:
@@ -198,3 +196,16 @@ def test_maintenance_finishes_a_change_of_ordering(url: str, monkeypatch: pytest
         access.core(store).coalescer.submit(reorder.marking("default", "jobs", engine.now(), ranks=True))
         until(lambda: [m.payload for m in store.messages("jobs")] == [4, 3, 2, 1, 0])
         until(lambda: not reorder.marked(engine))
+
+
+def test_records_of_the_audit_trail_are_kept_for_400_days(url: str) -> None:
+    clock = FakeClock()
+    with tampu.open(url, maintenance=False, clock=clock) as store:
+        store.queues.put("jobs", lease=5)
+        clock.advance(399 * 86_400)
+        store.queues.put("jobs", lease=6)
+        Trimmer(access.core(store), SECOND).step()
+        assert len(store.audit()) == 2
+        clock.advance(2 * 86_400)
+        Trimmer(access.core(store), SECOND).step()
+        assert [record.after["lease"] for record in store.audit()] == [6]

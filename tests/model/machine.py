@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 from unittest import mock
 
 import pytest
@@ -14,8 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import tampu
 from tampu.broker import access
-from tampu.broker.core import Steps
-from tampu.broker.store import AllVerbs
 from tampu.engines.port import Cancel, Settle, SettleItem, Sweep, Trim
 from tampu.model.states import WAITING
 from tests.model import checks
@@ -41,25 +38,6 @@ from tests.model.strategies import (
     times,
     written,
 )
-
-
-class Unrecorded(AllVerbs):
-    """All verbs, without the audit trail: the model knows the messages of the machine and no others."""
-
-    def recorded(self, calls: Sequence[Any], *_: Any) -> Steps[list[Any]]:
-        replies = []
-        for call in calls:
-            replies.append((yield call))
-        return replies
-
-    def record(self, *_: Any) -> Steps[None]:
-        yield from ()
-
-    def record_ids(self, *_: Any) -> Steps[None]:
-        yield from ()
-
-    def records_of(self, *_: Any) -> list[Any]:
-        return []
 
 
 class FakeClock:
@@ -93,10 +71,8 @@ class SideBySide(RuleBasedStateMachine):
             self.place.url, tenant=TENANTS[0], maintenance=False, clock=self.clock, durability=self.place.durability
         )
         self.place.opened(access.engine(first))
-        core = access.core(first)
-        self.opened = first
-        stores = (tampu.Store(core, tenant, on_close=lambda: None, verbs=Unrecorded) for tenant in TENANTS)
-        self.store = dict(zip(TENANTS, stores, strict=True))
+        second = tampu.Store(access.core(first), TENANTS[1], on_close=lambda: None)
+        self.store = dict(zip(TENANTS, (first, second), strict=True))
 
     @initialize(favourites=st.lists(places, min_size=1, max_size=3, unique=True))
     def configure(self, favourites: list[tuple[str, str]]) -> None:
@@ -119,7 +95,7 @@ class SideBySide(RuleBasedStateMachine):
             assert findings["indexes"] == findings.get("file", "ok") == "ok"
         finally:
             self.dice.stop()
-            self.opened.close()
+            self.store[TENANTS[0]].close()
             self.place.remove()
 
     @invariant()
@@ -397,5 +373,5 @@ class SideBySide(RuleBasedStateMachine):
         checks.journal_tells_the_same(self.store, self.model)
         if abruptly:
             self.place.abandon()
-        self.opened.close()
+        self.store[TENANTS[0]].close()
         self.open()

@@ -30,11 +30,8 @@ _NAME_US = 600 * SECOND
 """How long the name of a unit is remembered: longer than any client retries."""
 
 
-_ACTS: dict[type, Callable[[Any], tuple[str, Sequence[str]]]] = {
-    port.Cancel: lambda call: ("message.cancel", call.ids),
-    port.Free: lambda call: ("message.free", call.ids),
-}
-"""Calls that leave a record: its action, and the messages."""
+_ACTS: dict[type, str] = {port.Cancel: "message.cancel", port.Free: "message.free"}
+"""Calls on messages that leave a record, and its action."""
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -68,17 +65,15 @@ class Atomic(Verbs):
         """Carry out a unit; returns the replies of its members. A publish with publish steps may be several calls."""
         calls_of = [member.calls if isinstance(member, PublishSet) else [member] for member in members]
         calls = [call for own in calls_of for call in own]
-        unit = port.Together(self.tenant, [*calls, *self.records_of(calls, name)], name, _NAME_US if name else 0)
-        replies = iter((yield unit))
+        for call in calls:
+            if isinstance(call, port.Cancel | port.Free):
+                yield from self.record_ids(_ACTS[type(call)], call.ids)
+        replies = iter((yield port.Together(self.tenant, calls, name, _NAME_US if name else 0)))
         replies_of = [[next(replies) for _ in own] for own in calls_of]
         return [
             member.messages(own) if isinstance(member, PublishSet) else own[0]
             for member, own in zip(members, replies_of, strict=True)
         ]
-
-    def records_of(self, calls: Sequence[Any], unit: str | None) -> list[port.Publish]:
-        """The records of the audit trail for the calls of a unit."""
-        return [self.record_of_ids(*_ACTS[type(call)](call), unit) for call in calls if type(call) in _ACTS]
 
     def get_document(self, kind: str, name: str) -> Steps[Document | None]:
         """A document that a unit has written; None if there is none."""
@@ -161,7 +156,7 @@ class Unit:
         return self._ids("free", ids)
 
     def _ids(self, verb: str, ids: Sequence[str]) -> Reply[list[Outcome]]:
-        checked = [validate.acted_on(id) for id in ids]
+        checked = [validate.id_text(id) for id in ids]
         if not checked:
             raise InvalidMessage("ids is empty", field="ids", hint="omit the call")
         if len(checked) > validate.MOST_MESSAGES:

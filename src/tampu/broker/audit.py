@@ -1,50 +1,56 @@
 """The audit trail: every act that is not a plain publish, claim or settle leaves a record.
 
-A record is a message of the system queue ``_tampu.audit``. It is held, so nobody can claim it, and it expires after
-400 days unless the settings of that queue say otherwise. As a message it is in the journal, and so it reaches the lake.
+A record is a document whose name begins with the time, so that they are in order. Users cannot change it; maintenance
+removes it after 400 days.
 
-What changes a document (settings, definitions, schedules) is stored with its record as one unit. What changes messages
-(cancel, free, replay, purge) has an outcome for each message, so it cannot be part of a unit: its record is stored
-first, and then it is done. The journal says what became of each message, and who did it.
+What changes a document (settings, definitions, schedules, keys) is stored with its record as one unit. What changes
+messages (cancel, free, replay, purge) has an outcome for each message, so it cannot be part of a unit: its record is
+stored first, and then it is done. The journal says what became of each message, and who did it.
 """
 
 from __future__ import annotations
 
 import copy
 import getpass
+import itertools
 import logging
 import os
-import uuid
+import secrets
 from collections.abc import Sequence
 from typing import Any, Self
 
 import msgspec
 
-from tampu.broker import publish, validate
-from tampu.broker.core import Core, Steps
+from tampu.broker.core import Core, Read, Steps
 from tampu.engines import port
 from tampu.model.audit import Actor, AuditRecord
 from tampu.model.decoders import from_json
 from tampu.model.errors import StorageFull
-from tampu.model.message import Message, NewMessage
+from tampu.model.times import SECOND, moment
 
 log = logging.getLogger("tampu")
-QUEUE = "_tampu.audit"
-_KEPT = 400 * 86_400
-_MOST_TEXT = 200
+KIND = "audit"
+KEPT_US = 400 * 86_400 * SECOND
+_numbers = itertools.count()
+"""For records of one process at the same time."""
+_MOST_TEXT = 500
 _MOST_IDS = 1000
 """Ids in one record."""
 
 
-class _Payload(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a record has besides its labels."""
+class StoredRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The content of the document."""
 
+    at_us: int
+    actor: str
+    action: str
+    target: str
+    request_id: str | None = None
     before: Any = None
     after: Any = None
-    request_id: str | None = None
 
 
-_read = from_json(_Payload).decode
+read = from_json(StoredRecord).decode
 
 
 def current_user() -> Actor:
@@ -55,29 +61,9 @@ def current_user() -> Actor:
         return Actor(f"uid:{os.getuid()}")
 
 
-def record_call(
-    core: Core,
-    tenant: str,
-    actor: Actor,
-    action: str,
-    target: str,
-    before: Any,
-    after: Any,
-    id: uuid.UUID | None = None,
-) -> port.Publish:
-    """The call that stores a record."""
-    payload = _Payload(before, after, actor.request_id)
-    settings = core.settings.get(tenant, QUEUE)
-    new = NewMessage(
-        payload=msgspec.json.encode(payload),
-        content_type="application/json",
-        type=action,
-        labels={"actor": actor.name[:_MOST_TEXT] or "-", "target": target[:_MOST_TEXT] or "-"},
-        hold="audit",
-        ttl=None if settings.ttl_us else _KEPT,
-        id=validate.system_id(id or uuid.uuid4()),
-    )
-    return publish.publish_call(tenant, QUEUE, settings, [validate.item(QUEUE, settings, new)])
+def name_at(us: int) -> str:
+    """The beginning of the names of records of this time; names are in the order of time."""
+    return f"{us:016x}"
 
 
 class Recording:
@@ -98,50 +84,51 @@ class Recording:
         self, calls: Sequence[Any], action: str, target: str, before: Any = None, after: Any = None
     ) -> Steps[list[Any]]:
         """Carry out these calls and store a record of them, as one unit. Returns the replies of the calls."""
-        record = record_call(self.core, self.tenant, self.actor, action, target, before, after)
+        record = yield from self._record(action, target, before, after)
         replies: list[Any] = yield port.Together(self.tenant, [*calls, record])
         return replies[: len(calls)]
 
     def record(self, action: str, target: str, after: Any = None) -> Steps[None]:
         """Store a record of what is done next. A disk that is full does not stop what makes room on it."""
-        yield from _if_room(record_call(self.core, self.tenant, self.actor, action, target, None, after))
+        record = yield from self._record(action, target, None, after)
+        try:
+            yield record
+        except StorageFull:
+            log.warning("the disk is full: %s of %s is done without a record", action, target)
 
     def record_ids(self, action: str, ids: Sequence[str]) -> Steps[None]:
         """Store a record of what is done next to these messages."""
         if ids:
-            yield from _if_room(self.record_of_ids(action, ids))
+            target = ids[0] if len(ids) == 1 else f"{len(ids)} messages"
+            yield from self.record(action, target, {"ids": list(ids[:_MOST_IDS])})
 
-    def record_of_ids(self, action: str, ids: Sequence[str], unit: str | None = None) -> port.Publish:
-        """The call that stores a record about these messages.
-
-        As part of a ``unit`` with a name it is the same each time the unit is sent: without the request, and with an
-        id derived from the name.
-        """
-        target = ids[0] if len(ids) == 1 else f"{len(ids)} messages"
-        listed = {"ids": list(ids[:_MOST_IDS])}
-        actor, id = self.actor, None
-        if unit is not None:
-            actor = Actor(actor.name)
-            id = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.tenant}/{unit}/{action}/{ids[0]}")
-        return record_call(self.core, self.tenant, actor, action, target, None, listed, id)
+    def _record(self, action: str, target: str, before: Any, after: Any) -> Steps[port.PutDocument]:
+        now: int = yield Read(lambda engine: engine.now())
+        actor = self.actor
+        stored = StoredRecord(
+            now, actor.name[:_MOST_TEXT], action, target[:_MOST_TEXT], actor.request_id, before, after
+        )
+        name = f"{name_at(now)}-{next(_numbers):08x}-{secrets.token_hex(6)}"
+        return port.PutDocument(KIND, self.tenant, name, msgspec.json.encode(stored))
 
 
-def _if_room(record: port.Publish) -> Steps[None]:
-    try:
-        yield record
-    except StorageFull:
-        log.warning("the disk is full: %s is done without a record", record.items[0].body.type)
-
-
-def read_record(message: Message) -> AuditRecord:
-    payload = _read(message.body.payload)
+def view(document: port.Document) -> AuditRecord:
+    """A record as users see it."""
+    stored = read(document.value)
     return AuditRecord(
-        id=message.id,
-        at=message.created_at,
-        actor=message.labels.get("actor", "-"),
-        action=message.type or "-",
-        target=message.labels.get("target", "-"),
-        request_id=payload.request_id,
-        before=payload.before,
-        after=payload.after,
+        id=document.name,
+        at=moment(stored.at_us),
+        actor=stored.actor,
+        action=stored.action,
+        target=stored.target,
+        request_id=stored.request_id,
+        before=stored.before,
+        after=stored.after,
     )
+
+
+def outdated(engine: port.Engine, tenant: str, limit: int) -> list[port.DeleteDocument]:
+    """The calls that remove the oldest records which are past their time."""
+    end = name_at(max(engine.now() - KEPT_US, 0))
+    oldest = engine.documents(KIND, tenant, limit=limit)
+    return [port.DeleteDocument(KIND, tenant, document.name) for document in oldest if document.name < end]

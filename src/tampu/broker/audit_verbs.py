@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tampu.broker.admin.filters import Where
-from tampu.broker.admin.verbs import Admin
-from tampu.broker.audit import QUEUE, read_record
-from tampu.broker.core import Steps
-from tampu.model.audit import AuditPage
-from tampu.model.errors import NotFound
-from tampu.model.message import State
+from tampu.broker import audit, validate
+from tampu.broker.core import Read, Steps
+from tampu.engines.port import Document
+from tampu.model.audit import AuditPage, AuditRecord
+from tampu.model.errors import InvalidMessage
+from tampu.model.times import instant
+
+_STEP = 500
+"""Records that are read at once."""
 
 
-class AuditVerbs(Admin):
+class AuditVerbs(audit.Recording):
     def audit(
         self,
         *,
@@ -29,11 +31,27 @@ class AuditVerbs(Admin):
 
         ``after`` is the cursor of an earlier page.
         """
-        labels = {name: value for name, value in (("actor", actor), ("target", target)) if value is not None}
-        conditions = {"type": action, "labels": labels or None, "created_after": since, "created_before": until}
-        where = Where.of({name: value for name, value in conditions.items() if value is not None})
-        try:
-            page = yield from self.page_of(QUEUE, [State.HELD], limit, after, where)
-        except NotFound:  # there is no record yet
-            return AuditPage([])
-        return AuditPage([read_record(message) for message in page.messages], page.cursor)
+        validate.whole(limit, "limit", 1, 10_000)
+        begin = "" if since is None else audit.name_at(max(instant(since, "since"), 0))
+        end = None if until is None else audit.name_at(max(instant(until, "until"), 0))
+        if after is not None:
+            if not isinstance(after, str) or not 0 < len(after) <= 64:
+                raise InvalidMessage("after is not a cursor of the audit trail", field="after")
+            begin = max(begin, after)
+        wanted = {"actor": actor, "action": action, "target": target}
+        found: list[AuditRecord] = []
+        while True:
+            page: list[Document] = yield Read(
+                lambda engine, b=begin: engine.documents(audit.KIND, self.tenant, after=b, limit=_STEP)  # type: ignore[misc]  # bound now
+            )
+            for document in page:
+                if end is not None and document.name >= end:
+                    return AuditPage(found)
+                record = audit.view(document)
+                if all(value is None or getattr(record, name) == value for name, value in wanted.items()):
+                    found.append(record)
+                    if len(found) == limit:
+                        return AuditPage(found, document.name)
+            if len(page) < _STEP:
+                return AuditPage(found)
+            begin = page[-1].name

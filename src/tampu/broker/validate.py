@@ -113,23 +113,6 @@ def id_text(value: Any, field: str = "id") -> str:
     raise InvalidMessage(f"{value!r:.100} is not a message id", field=field, hint="ids are UUIDs; publish returns them")
 
 
-_SYSTEM_ID = "7a3b5c00-a0d1-8"
-"""The beginning of the ids of tampu's own messages: UUIDv8, which no library makes by chance."""
-
-
-def system_id(value: uuid.UUID) -> str:
-    """An id for one of tampu's own messages, from a random one."""
-    return _SYSTEM_ID + str(value)[len(_SYSTEM_ID) :]
-
-
-def acted_on(id: Any) -> str:
-    """The id of a message that a user wants to act on: not one of tampu's own, such as a record of the audit trail."""
-    checked = id_text(id)
-    if checked.startswith(_SYSTEM_ID):
-        raise InvalidMessage("this is one of tampu's own messages", field="id", hint="leave it to tampu")
-    return checked
-
-
 def whole(value: Any, field: str, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidMessage(f"{field} must be a whole number between {least} and {most}", field=field)

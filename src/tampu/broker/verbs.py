@@ -297,13 +297,13 @@ class Verbs(PublishVerbs, Recording):
 
     def cancel(self, *ids: str) -> Steps[list[Outcome]]:
         """Cancel waiting messages. The worker of a leased one is asked to stop; the message ends with its lease."""
-        named = [validate.acted_on(id) for id in ids]
+        named = [validate.id_text(id) for id in ids]
         yield from self.record_ids("message.cancel", named)
         return (yield port.Cancel(self.tenant, named, actor=self.actor.name))  # type: ignore[no-any-return]  # typed by the call
 
     def free(self, *ids: str) -> Steps[list[Outcome]]:
         """Let held messages become ready."""
-        named = [validate.acted_on(id) for id in ids]
+        named = [validate.id_text(id) for id in ids]
         yield from self.record_ids("message.free", named)
         return (yield port.Free(self.tenant, named, actor=self.actor.name))  # type: ignore[no-any-return]  # typed by the call
 

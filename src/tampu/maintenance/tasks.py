@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from tampu.broker import journal_readers
+from tampu.broker import audit, journal_readers
 from tampu.broker.admin import removal, reorder
 from tampu.broker.core import Core
 from tampu.broker.settings import KIND
@@ -15,6 +15,8 @@ from tampu.model.errors import VersionConflict
 from tampu.model.times import SECOND
 
 _STEP = 500
+_AUDIT_SECONDS = 3600.0
+"""Between two looks for records of the audit trail that are past their time."""
 _REST_SECONDS = 5.0
 _IDLE_SECONDS = 30.0
 """The rest if there was nothing to remove."""
@@ -31,6 +33,7 @@ class Trimmer:
         self._core = core
         self._journal_us = journal_us
         self._resume = time.monotonic() + _REST_SECONDS
+        self._audit_at = 0.0
 
     def trim(self) -> float:
         """Do a step if it is time. Returns how many seconds to rest."""
@@ -67,6 +70,11 @@ class Trimmer:
         read = journal_readers.read_by_all(known)
         for call in removal.unmark_used(engine):
             self._core.coalescer.submit(call)
+        if time.monotonic() >= self._audit_at:
+            self._audit_at = time.monotonic() + _AUDIT_SECONDS
+            for tenant in queues:
+                for outdated in audit.outdated(engine, tenant, _STEP):
+                    self._core.coalescer.submit(outdated)
         removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP, read))
         return removed
 

@@ -115,7 +115,7 @@ def test_by_force_leased_messages_go_as_if_their_lease_had_run_out(source: str, 
         worker.nack(worker.claim("jobs")[0], "first", delay=0)
         leases = worker.claim("jobs", limit=3, lease=60, worker="w")
         worker.cancel(leases[0].id)
-        assert move(source, target, clock, force=True).stored == 4, "with the record of the cancel"
+        assert move(source, target, clock, force=True).stored == 3
         with tampu.open(target, clock=clock, maintenance=False) as store:
             assert counts(store, "jobs") == {"ready": 1, "dead": 1, "cancelled": 1}
             for lease in leases:
@@ -163,8 +163,7 @@ def test_a_move_can_be_given_up(source: str, target: str, clock: FakeClock, tmp_
         assert set(reopen(here)) == {"default/jobs", "default/plain", "default/slow", "default/*"}
         assert documents_of(here) == before
     clock.advance(61)
-    report = move(source, str(tmp_path / "third.db"), clock, wait_seconds=10)
-    assert report.stored == 5, "with the record of the pause"
+    assert move(source, str(tmp_path / "third.db"), clock, wait_seconds=10).stored == 4
 
 
 def test_what_a_move_that_was_given_up_left_is_no_target(source: str, target: str, clock: FakeClock) -> None:
@@ -223,7 +222,7 @@ def test_a_move_killed_while_it_opened_the_target_tells_what_there_is(
             assert worker.purge("jobs", state="ready") == 3
         report = Move(here, there, TransferOptions(wait_seconds=0), origin="the old store", goal="a new one").run()
     assert (report.was_done, report.notes, report.stored) == (False, [], 0)
-    assert [(q.source, q.target) for q in report.queues if q.queue == "jobs"] == [({State.READY: 3}, {})]
+    assert [(queue.source, queue.target) for queue in report.queues] == [({State.READY: 3}, {})]
     assert move(source, target, clock).was_done
 
 

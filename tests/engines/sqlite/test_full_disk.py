@@ -14,7 +14,7 @@ import tampu
 from tampu import NewMessage, StorageError, StorageFull
 from tampu.broker import access
 from tampu.broker.store import Store
-from tampu.engines.port import Publish
+from tampu.engines.port import PutDocument
 from tests.conformance.harness import FakeClock, Harness, counts
 
 BIG = b"x" * 200_000
@@ -138,7 +138,7 @@ def test_what_makes_room_works_without_room_for_its_record(
     run = engine.run
 
     def full(calls: Any) -> list[Any]:
-        return [StorageFull("no room") if isinstance(call, Publish) else run([call])[0] for call in calls]
+        return [StorageFull("no room") if isinstance(call, PutDocument) else run([call])[0] for call in calls]
 
     monkeypatch.setattr(engine, "run", full)
     assert store.cancel(waiting.id)[0].ok
