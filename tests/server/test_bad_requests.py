@@ -313,3 +313,9 @@ def test_a_request_after_a_large_one_has_a_head_of_its_own(start: Start) -> None
         while answers.count(b"HTTP/1.1 ") < 2:
             answers += raw.recv(4000)
         assert b"HTTP/1.1 431 " in answers
+    with socket.create_connection((host, port), timeout=60) as raw:  # its head arrives in two parts
+        third = publish(b"3", large)
+        raw.sendall(publish(b"1" * 50_000) + third[:20_000])
+        assert raw.recv(4000).startswith(b"HTTP/1.1 201 ")
+        raw.sendall(third[20_000:])
+        assert raw.recv(4000).startswith(b"HTTP/1.1 431 ")

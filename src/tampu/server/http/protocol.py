@@ -65,6 +65,8 @@ class _Protocol(HttpToolsProtocol):
         self._reading = 0
         self._at_start = True
         """The bytes that are read begin with a request."""
+        self._pipelined = False
+        """The request began behind another one in the same read."""
         self._after_body = 0
         """Bytes since the end of the body: trailers, which count against the limit on headers."""
         self._rest = 0
@@ -104,13 +106,16 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         # What came before a pipelined request does not count as its head. If that is large, its headers are counted.
         self._waits_for, self._head = "head", 0 if self._at_start else -self._reading
+        self._pipelined = not self._at_start
         self._at_start = False
         self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_headers_complete(self) -> None:
         self._waits_for, self._after_body = "body", -self._reading
         self._rest = _length(self.headers)
-        large = self._reading + max(0, self._head) > self.most_head
+        # Of a head that began behind another request, the bytes of that read are not known: its headers are counted.
+        unknown = self._pipelined and self._head >= 0
+        large = unknown or self._reading + max(0, self._head) > self.most_head
         if self.served is not None and not large and self._use_fast_path(self.served):
             return
         # The normal path needs a scope. It is made only now, from the url and headers that were read meanwhile.
