@@ -11,7 +11,7 @@ import msgspec
 
 from tampu.engines.groups import ANY, ORDERED, GroupRate, group_rate
 from tampu.engines.port import Document, Engine, QueueClaim
-from tampu.model.config import BUILT_IN, SYSTEM, Backoff, QueueConfig, inherit, parents, read_config
+from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit, parents, read_config
 from tampu.model.decoders import from_json
 from tampu.model.definitions import Definition, Rule, Schema, Subscription
 from tampu.model.times import SECOND
@@ -153,7 +153,7 @@ def definitions(source: Documents, tenant: str) -> list[Definition]:
 def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settings:
     if "@" in queue:  # the queue of a subscription: its messages were checked on their way to the broadcast queue
         return msgspec.structs.replace(settings, broadcast=False)
-    if queue.startswith(SYSTEM) or not (found or settings.broadcast):
+    if not (found or settings.broadcast):
         return settings
     schemas = tuple(one for one in found if isinstance(one, Schema) and one.applies_to(queue))
     rules = [one for one in found if isinstance(one, Rule) and one.trigger == "published" and one.applies_to(queue)]

@@ -47,7 +47,7 @@ _OF_QUEUES = ("queue", "receipt", "name", "subscription")
 def name(value: Any, field: str) -> str:
     """The name of a queue or tenant."""
     if field == "queue" and isinstance(value, str) and value.startswith(SYSTEM):
-        raise InvalidMessage(f"queues that begin with {SYSTEM} are tampu's own", field=field, hint="use another name")
+        raise InvalidMessage(f"names that begin with {SYSTEM} are reserved", field=field, hint="use another name")
     if not isinstance(value, str) or not (_NAME.match(value) or (field in _OF_QUEUES and _SUBSCRIPTION.match(value))):
         raise InvalidMessage(
             f"{value!r:.150} is not a {field} name",

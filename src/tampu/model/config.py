@@ -28,7 +28,7 @@ DEFAULTS = "*"
 
 
 SYSTEM = "_tampu."
-"""The beginning of the names of tampu's own queues. They inherit nothing, and users cannot publish to them."""
+"""Reserved: no user's queue has a name that begins with it."""
 
 
 def is_pattern(name: str) -> bool:
@@ -41,7 +41,7 @@ def parents(name: str) -> list[str]:
 
     The queue of a subscription, such as ``news@billing``, inherits from ``news`` first.
     """
-    if name == DEFAULTS or name.startswith(SYSTEM):
+    if name == DEFAULTS:
         return []
     base, of_subscription, _ = name.partition("@")
     if of_subscription:

@@ -15,7 +15,6 @@ import msgspec
 import pyarrow as pa
 
 from tampu.engines.port import Call, Document, PutDocument
-from tampu.model.config import SYSTEM
 from tampu.model.journal import Position
 from tampu.model.message import State
 from tampu.stores import columns
@@ -30,7 +29,7 @@ class MessageQuery(msgspec.Struct, frozen=True):
     tenant: str | None = "default"
     """None: all tenants."""
     queues: tuple[str, ...] = ()
-    """(): all queues of the tenant, without tampu's own."""
+    """(): all queues of the tenant."""
     states: tuple[State, ...] = tuple(State)
     created_from: int | None = None
     created_to: int | None = None
@@ -39,9 +38,6 @@ class MessageQuery(msgspec.Struct, frozen=True):
     ids: tuple[str, ...] | None = None
     columns: tuple[str, ...] = tuple(columns.MESSAGES.names)
     """Columns of the rows, in this order."""
-
-    def has_queue(self, name: str) -> bool:
-        return name in self.queues if self.queues else self.ids is not None or not name.startswith(SYSTEM)
 
 
 class SnapshotPlan(msgspec.Struct, frozen=True):

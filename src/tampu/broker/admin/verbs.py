@@ -20,7 +20,6 @@ from tampu.engines import port
 from tampu.model.config import (
     BUILT_IN,
     FIELDS,
-    SYSTEM,
     QueueConfig,
     change,
     covers,
@@ -190,7 +189,7 @@ class Admin(Recording):
                 raise _no_queue(queue)
         else:
             hidden: set[str] = yield Read(lambda engine: removal.hidden(engine, self.tenant))
-            rows = [row for row in rows if row.queue not in hidden and not row.queue.startswith(SYSTEM)]
+            rows = [row for row in rows if row.queue not in hidden]
         found = [
             Stats(
                 row.queue,
@@ -373,8 +372,7 @@ class Admin(Recording):
         """The names of all queues."""
         names: list[tuple[str, str]] = yield Read(lambda engine: engine.queues())
         hidden: set[str] = yield Read(lambda engine: removal.hidden(engine, self.tenant))
-        own = (name for tenant, name in names if tenant == self.tenant and name not in hidden)
-        return [name for name in own if not name.startswith(SYSTEM)]
+        return [name for tenant, name in names if tenant == self.tenant and name not in hidden]
 
     def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
         """Remove a queue for good, with its settings and its ended messages. Returns how many messages it had.

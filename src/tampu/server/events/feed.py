@@ -14,7 +14,6 @@ import msgspec
 
 from tampu.broker.core import Core
 from tampu.model import patterns
-from tampu.model.config import SYSTEM
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition
 from tampu.model.message import State
@@ -43,8 +42,7 @@ class Filter:
     def queue(self, name: str) -> bool:
         known = self._known.get(name)
         if known is None:
-            named = not self._queues or any(p.matches(name) for p in self._queues)
-            known = self._known[name] = named and not name.startswith(SYSTEM)
+            known = self._known[name] = not self._queues or any(p.matches(name) for p in self._queues)
         return known
 
     def __call__(self, transition: Transition) -> bool:

@@ -11,7 +11,6 @@ from prometheus_client.registry import Collector
 from tampu.broker import follower_verbs
 from tampu.broker.admin import removal
 from tampu.broker.core import Core
-from tampu.model.config import SYSTEM
 from tampu.model.message import State
 from tampu.model.times import SECOND
 
@@ -35,7 +34,7 @@ class QueueDepths(Collector):
         for tenant in sorted({tenant for tenant, _ in engine.queues()}):
             hidden = removal.hidden(engine, tenant)
             for row in engine.stats(tenant, None):
-                if row.queue in hidden or row.queue.startswith(SYSTEM):
+                if row.queue in hidden:
                     continue
                 shown += 1
                 label = (tenant, row.queue) if shown <= self._most else ("other", "other")

@@ -75,7 +75,11 @@ _to_piece = from_msgpack(Piece).decode
 
 def plan(engine: RedisEngine, query: MessageQuery, pieces: int) -> SnapshotPlan:
     now = engine.now()
-    entries = [entry for entry in engine.query(engine.registry.all(query.tenant)) if query.has_queue(entry.queue)]
+    entries = [
+        entry
+        for entry in engine.query(engine.registry.all(query.tenant))
+        if not query.queues or entry.queue in query.queues
+    ]
     position: dict[str, int] = {}
     live: list[SnapshotRows] = []
     ended: list[RowRange] = []

@@ -44,7 +44,7 @@ def find_rows(db: Db, registry: QueueRegistry, query: MessageQuery) -> list[Snap
     queues = [
         q
         for q, tenant, name in db.rows("snapshot_queues")
-        if (query.tenant is None or tenant == query.tenant) and query.has_queue(name)
+        if (query.tenant is None or tenant == query.tenant) and (not query.queues or name in query.queues)
     ]
     codes = {CODE[state] for state in query.states}
     if query.ids is not None:

@@ -15,7 +15,6 @@ from tampu.broker.followers import Effects
 from tampu.broker.policies import cel
 from tampu.broker.policies.rules import seen
 from tampu.broker.policies.rules.names import FOLLOWER, HOPS, MOST_HOPS, hops_of
-from tampu.model.config import SYSTEM
 from tampu.model.definitions import Action, Rule, matches
 from tampu.model.errors import InvalidConfig
 from tampu.model.journal import Transition
@@ -39,7 +38,7 @@ class RuleFollower:
         rules_of = functools.cache(lambda tenant: _rules(effects, tenant))
         for cause in transitions:
             trigger = trigger_of(cause)
-            if trigger is None or cause.queue.startswith(SYSTEM):
+            if trigger is None:
                 continue
             rules = [
                 rule for rule in rules_of(cause.tenant) if rule.trigger == trigger and rule.applies_to(cause.queue)
