@@ -5,6 +5,7 @@ from tampu.broker.admin.verbs import MessagePage, Replayed, Stats
 from tampu.broker.async_store import AsyncStore
 from tampu.broker.atomic import Document, Reply, Unit
 from tampu.broker.store import Store
+from tampu.model.agents import Agent
 from tampu.model.audit import AuditPage, AuditRecord
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
 from tampu.model.definitions import Rule, RuleTest, Schema, Subscription
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Ack",
+    "Agent",
     "App",
     "AsyncStore",
     "AuditPage",

@@ -33,6 +33,7 @@ def test_the_names_are_the_same() -> None:
         "queues",
         "schedules",
         "followers",
+        "agents",
         "schemas",
         "rules",
         "subscriptions",

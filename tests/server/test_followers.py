@@ -75,3 +75,16 @@ def test_followers_are_only_for_keys_of_all_tenants(web: Web) -> None:
     viewer = web.as_key(web.key("view", all_tenants=True))
     assert [viewer.request(method, f"/v1/followers{path}").status for method, path in routes] == [200, 403, 403]
     assert web.as_key(web.key("view:jobs.*", all_tenants=True)).get("/v1/followers").status == 403
+
+
+def test_agents_are_only_for_keys_of_all_tenants(web: Web) -> None:
+    routes = (("GET", ""), ("GET", "/expiry"), *(("POST", f"/expiry/{verb}") for verb in ("run", "pause", "resume")))
+    for grant in ("admin", "view", "operate"):
+        of_a_tenant = web.as_key(web.key(grant))
+        assert {of_a_tenant.request(method, f"/v1/agents{path}").status for method, path in routes} == {403}
+    for grant, allowed in (("view", 2), ("operate", 0), ("admin", 5)):
+        found = web.as_key(web.key(grant, all_tenants=True))
+        answers = [found.request(method, f"/v1/agents{path}").status for method, path in routes]
+        assert answers == [200] * allowed + [403] * (5 - allowed)
+    assert web.get("/v1/agents/nothing").code == "not_found"
+    assert [one["name"] for one in web.get("/v1/agents").json["agents"]][0] == "expiry"

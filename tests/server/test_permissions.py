@@ -16,7 +16,10 @@ from tests.servers import redis
 OPEN = {"health", "ready", "metrics", "sign_in", "sign_out", "sign_in_by_link"}
 """Need no key; metrics only on loopback."""
 ANY = {"me"}
-OF_THE_STORE = {"list_followers", "resume_follower", "remove_follower"}
+OF_THE_STORE = {
+    "list_followers", "resume_follower", "remove_follower",
+    "list_agents", "get_agent", "run_agent", "pause_agent", "resume_agent",
+}  # fmt: skip
 """Only for keys of all tenants: tests/server/test_followers.py."""
 ID = "019b76da-a800-7000-8000-000000000001"
 CONFIG = "/v1/queues/jobs.a/config"

@@ -62,6 +62,16 @@ class AsyncFollowers(Part):
     remove = awaitable(AllVerbs.remove_follower)
 
 
+class AsyncAgents(Part):
+    """Maintenance tasks and followers, by name. They belong to the whole store, not to the tenant."""
+
+    list = awaitable(AllVerbs.list_agents)
+    get = awaitable(AllVerbs.get_agent)
+    run = awaitable(AllVerbs.run_agent)
+    pause = awaitable(AllVerbs.pause_agent)
+    resume = awaitable(AllVerbs.resume_agent)
+
+
 class AsyncSchemas(Part):
     """JSON Schemas that payloads must match, by name."""
 
@@ -132,6 +142,10 @@ class AsyncStore:
     @property
     def schedules(self) -> AsyncSchedules:
         return AsyncSchedules(self._verbs, self._drive)
+
+    @property
+    def agents(self) -> AsyncAgents:
+        return AsyncAgents(self._verbs, self._drive)
 
     @property
     def followers(self) -> AsyncFollowers:

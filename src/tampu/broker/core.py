@@ -14,6 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from tampu.broker.agents.stored import Report
 from tampu.broker.commit_queue.completion import Completion
 from tampu.broker.commit_queue.parallel_settle import CommitQueues
 from tampu.broker.commit_queue.waiters import MakeClaim, Waiter, Waiters, WaitingClaim
@@ -37,6 +38,10 @@ class Maintenance(Protocol):
 
     @property
     def alive(self) -> bool: ...
+
+    def reports(self) -> dict[str, Report]:
+        """What each task has done, if this process is the leader."""
+        ...
 
 
 class Read:

@@ -37,6 +37,7 @@ def _status(reader: Reader, latest: Position) -> FollowerStatus:
         error=None if failure is None else failure.error,
         attempts=0 if failure is None else failure.attempts,
         retry_at=None if failure is None or parked else moment(failure.retry_us),
+        handled=reader.handled,
     )
 
 

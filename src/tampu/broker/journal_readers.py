@@ -58,6 +58,8 @@ class Reader(msgspec.Struct, frozen=True):
     """Where the reader stores what it reads; shown to users."""
     failure: Failure | None = None
     intents: list[Intent] = []
+    handled: int = 0
+    """How many transitions a follower was given."""
 
 
 _read = from_json(Reader).decode

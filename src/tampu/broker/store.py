@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tampu.broker.admin.checks import Checks, Finding
+from tampu.broker.agents.verbs import AgentVerbs
 from tampu.broker.atomic import Atomic, Unit
 from tampu.broker.audit import current_user
 from tampu.broker.audit_verbs import AuditVerbs
 from tampu.broker.core import Core, PublishSet, Read, Step, Steps, WaitForMessages, without_errors
-from tampu.broker.follower_verbs import FollowerVerbs
 from tampu.broker.notes import Notes
 from tampu.broker.policies.kinds import PolicyVerbs
 from tampu.broker.schedules.verbs import ScheduleVerbs
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes, FollowerVerbs, AuditVerbs, PolicyVerbs):
+class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes, AgentVerbs, AuditVerbs, PolicyVerbs):
     """All verbs, for one tenant."""
 
 
@@ -81,6 +81,16 @@ class Followers(Part):
     remove = blocking(AllVerbs.remove_follower)
 
 
+class Agents(Part):
+    """Maintenance tasks and followers, by name. They belong to the whole store, not to the tenant."""
+
+    list = blocking(AllVerbs.list_agents)
+    get = blocking(AllVerbs.get_agent)
+    run = blocking(AllVerbs.run_agent)
+    pause = blocking(AllVerbs.pause_agent)
+    resume = blocking(AllVerbs.resume_agent)
+
+
 class Schemas(Part):
     """JSON Schemas that payloads must match, by name."""
 
@@ -127,6 +137,7 @@ class Store:
         self.queues = Queues(self._verbs, self._drive)
         self.schedules = Schedules(self._verbs, self._drive)
         self.followers = Followers(self._verbs, self._drive)
+        self.agents = Agents(self._verbs, self._drive)
         self.schemas = Schemas(self._verbs, self._drive)
         self.rules = Rules(self._verbs, self._drive)
         self.subscriptions = Subscriptions(self._verbs, self._drive)

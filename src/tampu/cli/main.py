@@ -21,6 +21,7 @@ for _name in (
     "commands.manage.config",
     "commands.manage.messages",
     "commands.manage.remove",
+    "commands.manage.agents",
     "commands.manage.followers",
     "commands.manage.copy",
     "commands.manage.schemas",

@@ -1,4 +1,4 @@
-"""Administration over HTTP: queues (list, stats, replay, purge, settings), schedules and followers."""
+"""Administration over HTTP: queues (list, stats, replay, purge, settings), schedules, agents and followers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from tampu.broker.admin.checks import Checks, Finding
 from tampu.broker.admin.filters import Where
 from tampu.broker.admin.verbs import MessagePage, Replayed, Stats, check_replay, purged_states
 from tampu.broker.admin.verbs import state as checked_state
+from tampu.broker.agents.verbs import AgentVerbs
 from tampu.broker.core import Steps
-from tampu.broker.follower_verbs import FollowerVerbs
 from tampu.broker.schedules.verbs import ScheduleVerbs, Terms
 from tampu.client.request import call, new_ids, quoted, reader
 from tampu.client.verbs import outcome
+from tampu.model.agents import Agent
 from tampu.model.config import QueueConfig, change, is_pattern
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import FollowerStatus
@@ -193,7 +194,30 @@ def _follower_path(name: str, verb: str = "") -> str:
     return f"/v1/followers/{quoted(validate.name(name, 'follower'))}{verb}"
 
 
-class RemoteFollowerVerbs(FollowerVerbs):
+_READ_AGENT = reader(Agent)
+_READ_AGENTS = reader(bodies.AgentsView, lambda reply: reply.agents)
+
+
+def _agent_path(name: str, verb: str = "") -> str:
+    return f"/v1/agents/{quoted(validate.name(name, 'agent'))}{verb}"
+
+
+class RemoteAgentVerbs(AgentVerbs):
+    def list_agents(self) -> Steps[list[Agent]]:
+        return (yield from call("GET", "/v1/agents", _READ_AGENTS))
+
+    def get_agent(self, name: str) -> Steps[Agent]:
+        return (yield from call("GET", _agent_path(name), _READ_AGENT))
+
+    def run_agent(self, name: str) -> Steps[Agent]:
+        return (yield from call("POST", _agent_path(name, "/run"), _READ_AGENT))
+
+    def pause_agent(self, name: str) -> Steps[Agent]:
+        return (yield from call("POST", _agent_path(name, "/pause"), _READ_AGENT))
+
+    def resume_agent(self, name: str) -> Steps[Agent]:
+        return (yield from call("POST", _agent_path(name, "/resume"), _READ_AGENT))
+
     def list_followers(self) -> Steps[list[FollowerStatus]]:
         return (yield from call("GET", "/v1/followers", _READ_FOLLOWERS))
 

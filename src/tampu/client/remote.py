@@ -18,7 +18,7 @@ from tampu.broker.settings import Settings, resolve
 from tampu.broker.store import AllVerbs, Store
 from tampu.broker.streams.stream import Stream, StreamRequest
 from tampu.client import failures
-from tampu.client.admin import RemoteAdmin, RemoteFollowerVerbs, RemoteScheduleVerbs
+from tampu.client.admin import RemoteAdmin, RemoteAgentVerbs, RemoteScheduleVerbs
 from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
@@ -39,7 +39,7 @@ _READ_ME = reader(bodies.Me)
 
 
 class AllRemoteVerbs(
-    RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, RemoteFollowerVerbs, RemotePolicyVerbs, AllVerbs
+    RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, RemoteAgentVerbs, RemotePolicyVerbs, AllVerbs
 ):
     """All verbs, for one tenant of a server."""
 

@@ -46,9 +46,16 @@ _ERROR_CHARACTERS = 500
 
 
 class Follower:
-    def __init__(self, core: Core, leads: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        core: Core,
+        leads: Callable[[], bool] = lambda: True,
+        paused: Callable[[str], bool] = lambda _reader: False,
+    ) -> None:
         self._core = core
         self._leads = leads
+        self._paused = paused
+        """True if users have paused the reader with this name."""
         self._known: dict[str, tuple[Reader, int]] = {}
         """The stored position of each handler, and the version of its document."""
         self._read_at = 0.0
@@ -70,6 +77,8 @@ class Follower:
         starts: list[Position] = []
         pages: list[tuple[JournalCursor, list[Transition]]] = []
         for handler in handlers:
+            if self._paused(reader_name(handler.name)):
+                continue
             try:
                 reader, version = self._carry_out(handler.name)
             except VersionConflict:  # another process leads, and does the same
@@ -137,7 +146,10 @@ class Follower:
                 reached = reader.position | {moved.partition: moved.offset for moved in half}
                 self._hand_over(handler, reader, version, half, reached)
                 return
-            moved_on = Reader(reader.name, position, self._core.engine.now(), intents=effects.intents())
+            moved_on = Reader(
+                reader.name, position, self._core.engine.now(), intents=effects.intents(),
+                handled=reader.handled + len(transitions),
+            )  # fmt: skip
             unit = Together(journal_readers.TENANT, [journal_readers.saving(moved_on, version), *calls])
             self._known[handler.name] = moved_on, self._core.do(unit)[0]
         except StorageError:  # it says nothing of the handler, and the unit may be stored

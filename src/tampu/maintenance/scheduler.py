@@ -40,6 +40,7 @@ class Scheduler:
         self._waits: dict[Name, int] = {}
         """How long to wait before the next try, for schedules whose message was refused."""
         self._next: int | None = None
+        self.runs = self.done = 0
 
     def forget(self) -> None:
         """Another process is the leader now: read all schedules again when this one is."""
@@ -62,6 +63,8 @@ class Scheduler:
             replies = [self._core.drive(fire.fire(*names[0]))]
         else:
             replies = asyncio.run(self._fire_together(names))  # so that they share their commits
+        self.runs += 1
+        self.done += sum(not isinstance(reply, Refused) for reply in replies)
         for name, reply in zip(names, replies, strict=True):
             if isinstance(reply, Refused):
                 wait = min(self._waits.get(name, _FIRST_WAIT_US // 2) * 2, _LONGEST_WAIT_US)

@@ -10,8 +10,10 @@ import logging
 import threading
 import time
 
+from tampu.broker.agents.stored import EXPIRY, REORDER, RETENTION, SCHEDULES, Report
 from tampu.broker.core import Core
 from tampu.broker.followers import FOLLOWERS
+from tampu.maintenance.agents import Agents
 from tampu.maintenance.follower import Follower
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Sweeper, Trimmer
@@ -31,7 +33,8 @@ class Supervisor:
         self._trimmer = Trimmer(core, journal_us)
         self._reorderer = Reorderer(core)
         self._scheduler = Scheduler(core)
-        self._follower = Follower(core, lambda: self.leads)
+        self._agents = Agents(core)
+        self._follower = Follower(core, lambda: self.leads, self._agents.paused)
         self._follower.enroll(FOLLOWERS)  # from here on they miss nothing
         self._wake = threading.Event()
         self._stopped = False
@@ -47,6 +50,9 @@ class Supervisor:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    def reports(self) -> dict[str, Report]:
+        return self._agents.reports()
 
     def _due(self, at_us: int) -> None:
         """Wake the thread if this is due sooner than what it sleeps for."""
@@ -86,13 +92,21 @@ class Supervisor:
         if not self.leads:
             self._next_us = None
             self._scheduler.forget()
+            self._agents.forget()
             return _LOOK_SECONDS
+        run, asked = self._agents.run, self._agents.asked
+        self._agents.refresh(status)
         self._follower.on_poll(status)
         self._follower.start()
-        dues = (self._sweeper.sweep(status), self._scheduler.fire(status))
+        if asked(SCHEDULES):
+            self._scheduler.forget()
+        dues = (
+            run(EXPIRY, self._sweeper, lambda: self._sweeper.sweep(status)),
+            run(SCHEDULES, self._scheduler, lambda: self._scheduler.fire(status)),
+        )
         self._next_us = min((at for at in dues if at is not None), default=None)
-        self._reorderer.rank(status)  # it is never due before the next turn
-        seconds = self._trimmer.trim()
+        run(REORDER, self._reorderer, lambda: self._reorderer.rank(status))  # it is never due before the next turn
+        seconds = run(RETENTION, self._trimmer, lambda: self._trimmer.trim(now=asked(RETENTION))) or _LOOK_SECONDS
         if self._next_us is not None:
             passed = time.monotonic() - began
             seconds = min(seconds, max(0.0, (self._next_us - status.now_us) / SECOND - passed))

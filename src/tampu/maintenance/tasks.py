@@ -32,13 +32,14 @@ class Trimmer:
     def __init__(self, core: Core, journal_us: int) -> None:
         self._core = core
         self._journal_us = journal_us
+        self.runs = self.done = 0
         self._resume = time.monotonic() + _REST_SECONDS
         self._audit_at = 0.0
 
-    def trim(self) -> float:
-        """Do a step if it is time. Returns how many seconds to rest."""
+    def trim(self, *, now: bool = False) -> float:
+        """Do a step if it is time, or ``now``. Returns how many seconds to rest."""
         left = self._resume - time.monotonic()
-        if left > 0:
+        if left > 0 and not now:
             return left
         began = time.monotonic()
         removed = self.step()
@@ -76,6 +77,8 @@ class Trimmer:
                 for outdated in audit.outdated(engine, tenant, _STEP):
                     self._core.coalescer.submit(outdated)
         removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP, read))
+        self.runs += bool(removed)
+        self.done += removed
         return removed
 
 
@@ -84,6 +87,7 @@ class Sweeper:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.runs = self.done = 0
 
     def sweep(self, status: PollStatus | None = None) -> int | None:
         """Sweep in bounded steps until nothing is due. Returns when something is due next."""
@@ -92,6 +96,8 @@ class Sweeper:
         while next_us is not None and next_us <= now:
             swept: Swept = self._core.coalescer.submit(Sweep(_STEP))
             now, next_us = self._core.engine.now(), swept.next_us
+            self.runs += 1
+            self.done += swept.moved
         return next_us
 
 
@@ -102,6 +108,7 @@ class Reorderer:
         self._core = core
         self._revision = -1
         self._pending = False
+        self.runs = self.done = 0
 
     def rank(self, status: PollStatus | None = None) -> None:
         """Complete changes that are old enough. Costs nothing if no settings have changed."""
@@ -116,6 +123,8 @@ class Reorderer:
                 self._pending = True
                 continue
             self._core.drive(reorder.follow(document.tenant, document.name, ranks=mark.ranks))
+            self.runs += 1
+            self.done += 1
             with contextlib.suppress(VersionConflict):  # changed again: the new mark is handled later
                 self._core.coalescer.submit(reorder.unmarking(document))
         self._revision = status.revision

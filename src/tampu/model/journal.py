@@ -4,6 +4,7 @@ of it, as users see them."""
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -56,7 +57,7 @@ class FollowerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A follower as it was when it was read."""
 
     name: str
-    status: str
+    status: Literal["active", "waiting", "parked"]
     """``active``, ``waiting`` for its next try after an error, or ``parked`` after many errors until it is resumed."""
     behind: int
     """Transitions that it has not seen."""
@@ -70,3 +71,5 @@ class FollowerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How often it failed at its position."""
     retry_at: datetime | None = None
     """When it is tried again; None if it is active or parked."""
+    handled: int = 0
+    """Transitions that it has seen since it began."""

@@ -16,11 +16,11 @@ from tampu.server.http.asgi import AsgiApp
 from tampu.server.http.request import KEY, HttpRequest, internal_error, refused
 from tampu.server.routes import (
     admin,
+    agents,
     atomic,
     console,
     definitions,
     events,
-    followers,
     health,
     keys,
     messages,
@@ -36,8 +36,8 @@ from tampu.wire.problems import MethodNotAllowed
 
 ROUTERS = (
     verbs.router, atomic.router, messages.router, messages.notes, queues.router, admin.router, schedules.router,
-    followers.router, definitions.router, events.router, spark.router, keys.router, session.router, health.router,
-    console.router, console.pages,
+    agents.router, agents.followers, definitions.router, events.router, spark.router, keys.router, session.router,
+    health.router, console.router, console.pages,
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tampu.broker.admin.filters import Where
+from tampu.model.agents import Agent
 from tampu.model.config import Backoff, ConsumerMode, GroupBy, OnDeadline, OnInvalid, Ordering, Status
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import FollowerStatus, Position, Transition
@@ -296,6 +297,10 @@ class JournalView(msgspec.Struct):
 
 class FollowersView(msgspec.Struct):
     followers: list[FollowerStatus]
+
+
+class AgentsView(msgspec.Struct):
+    agents: list[Agent]
 
 
 class Deleted(msgspec.Struct):

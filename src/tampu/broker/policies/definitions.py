@@ -12,12 +12,11 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tampu.broker import journal_readers, validate
+from tampu.broker import validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Read, Steps
-from tampu.broker.journal_cursor import end_of_journal
-from tampu.broker.journal_readers import Reader
-from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
+from tampu.broker.policies import uses
+from tampu.engines.port import DeleteDocument, Document, PutDocument
 from tampu.model import patterns
 from tampu.model.decoders import convert, from_json
 from tampu.model.definitions import Definition
@@ -56,7 +55,8 @@ class Kind(Generic[D]):
         return ("*",)
 
     def follower(self, _definition: D) -> str | None:
-        """The name of the follower that acts by it, if it needs one: the follower begins when the first is stored."""
+        """The name of the follower that acts by it, if it needs one: the follower begins when the first is stored,
+        and ends when the last is deleted."""
         return None
 
     # -- for who stores them
@@ -108,7 +108,8 @@ class DefinitionVerbs(Recording):
             else:
                 kind.check_change(old, new)
             calls = [PutDocument(DOCUMENT, self.tenant, name, _stored(new), document.version if document else 0)]
-            calls += yield Read(lambda e: _begin(e, kind.follower(new)))  # noqa: B023 - read at once
+            needed = None if old is None else kind.follower(old), kind.follower(new)
+            calls += yield Read(lambda e: uses.changes(e, self.tenant, *needed))  # noqa: B023 - read at once
             if kind.keeps_versions and old is not None:
                 calls.append(PutDocument(_OLD, self.tenant, f"{name}@{old.version}", _stored(old)))
             try:
@@ -155,26 +156,23 @@ class DefinitionVerbs(Recording):
     def delete_definition(self, kind: Kind[D], name: str) -> Steps[bool]:
         """Delete a definition; false if there was none. Earlier versions stay readable where they are kept."""
         wanted = kind.document_name(name)
-        document: Document | None = yield Read(lambda e: e.document(DOCUMENT, self.tenant, wanted))
-        if document is None:
-            return False
-        old = kind.read(document)
-        calls: list[Any] = [DeleteDocument(DOCUMENT, self.tenant, wanted)]
-        if kind.keeps_versions:
-            calls.append(PutDocument(_OLD, self.tenant, f"{wanted}@{old.version}", _stored(old)))
-        gone, *_ = yield from self.recorded(calls, f"{kind.word}.delete", name, old)
-        self.core.settings.forget()
-        return bool(gone)
-
-
-def _begin(engine: Engine, follower: str | None) -> list[PutDocument]:
-    """The call that lets a follower begin at the end of the journal; none if it has begun already."""
-    if follower is None:
-        return []
-    name = journal_readers.FOLLOWER + follower
-    if engine.document(journal_readers.KIND, journal_readers.TENANT, name) is not None:
-        return []
-    return [journal_readers.saving(Reader(name, end_of_journal(engine), engine.now()), version=0)]
+        for _ in range(_TRIES):
+            document: Document | None = yield Read(lambda e: e.document(DOCUMENT, self.tenant, wanted))
+            if document is None:
+                return False
+            old = kind.read(document)
+            needed = kind.follower(old)
+            calls: list[Any] = [DeleteDocument(DOCUMENT, self.tenant, wanted)]
+            calls += yield Read(lambda e: uses.changes(e, self.tenant, needed, None))  # noqa: B023 - read at once
+            if kind.keeps_versions:
+                calls.append(PutDocument(_OLD, self.tenant, f"{wanted}@{old.version}", _stored(old)))
+            try:
+                gone, *_ = yield from self.recorded(calls, f"{kind.word}.delete", name, old)
+            except VersionConflict:
+                continue
+            self.core.settings.forget()
+            return bool(gone)
+        raise VersionConflict(f"{kind.word} {name} keeps changing", hint="try again")
 
 
 def _stored(definition: Definition) -> bytes:
