@@ -87,4 +87,4 @@ def test_agents_are_only_for_keys_of_all_tenants(web: Web) -> None:
         answers = [found.request(method, f"/v1/agents{path}").status for method, path in routes]
         assert answers == [200] * allowed + [403] * (5 - allowed)
     assert web.get("/v1/agents/nothing").code == "not_found"
-    assert [one["name"] for one in web.get("/v1/agents").json["agents"]][0] == "expiry"
+    assert web.get("/v1/agents").json["agents"][0]["name"] == "expiry"
