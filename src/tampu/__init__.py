@@ -8,7 +8,7 @@ from tampu.broker.store import Store
 from tampu.model.agents import Agent
 from tampu.model.audit import AuditPage, AuditRecord
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
-from tampu.model.definitions import Rule, RuleTest, Schema, Subscription
+from tampu.model.definitions import Alert, Firing, Rule, RuleTest, Schema, Subscription
 from tampu.model.errors import (
     DamagedFile,
     Forbidden,
@@ -47,6 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Ack",
     "Agent",
+    "Alert",
     "App",
     "AsyncStore",
     "AuditPage",
@@ -56,6 +57,7 @@ __all__ = [
     "DamagedFile",
     "Document",
     "Failure",
+    "Firing",
     "FollowerStatus",
     "Forbidden",
     "ForeignFile",

@@ -34,6 +34,7 @@ def test_the_names_are_the_same() -> None:
         "schedules",
         "followers",
         "agents",
+        "alerts",
         "schemas",
         "rules",
         "subscriptions",

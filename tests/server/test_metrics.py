@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import tampu
 from tampu.broker import followers, journal_readers
 from tampu.broker.followers import Effects
+from tampu.broker.policies.alerts.state import AlertState, Since, saving
 from tampu.engines.sqlite import SqliteEngine
 from tampu.maintenance import follower
 from tampu.model.journal import Transition
@@ -62,7 +63,7 @@ def test_everything_that_is_promised_is_measured(web: Web) -> None:
         "tampu_dead_letters",
         "tampu_commit_calls", "tampu_commit_seconds",  # the coalescer
         "tampu_maintenance_lag_seconds", "tampu_maintenance_leader", "tampu_maintenance_idle_seconds",
-        "tampu_follower_lag", "tampu_follower_parked",
+        "tampu_follower_lag", "tampu_follower_parked", "tampu_alert_firing",
         "tampu_durability",
         "tampu_http_requests", "tampu_http_seconds", "tampu_refused",
         "tampu_long_polls", "tampu_event_streams", "tampu_worker_streams",
@@ -307,3 +308,19 @@ def test_without_a_key_metrics_are_for_this_machine_not_for_who_comes_over_a_pro
 def test_the_proxy_of_the_example_passes_no_metrics_on() -> None:
     example = (Path(__file__).parents[2] / "docs" / "how-to" / "serve.md").read_text()
     assert "location = /metrics { deny all; }" in example
+
+
+def test_alerts_that_fire_show_in_their_tenant(start: Start) -> None:
+    node = start()
+    web = Web(node.url, node.token)
+    web.post("/v1/queues/jobs/messages", {"n": 1})
+    state = AlertState({"jobs": Since(1, 70.0), "shop": Since(1, 80.0)}, 1)
+    node.core.do(saving("default", "old", state, 0))
+    assert Scrape(web).of("tampu_alert_firing", tenant="default", alert="old") == 2
+    assert [one["target"] for one in web.get("/v1/alerts/status").json["firing"]] == ["jobs", "shop"]
+    viewer = web.as_key(web.key("view:jobs"))
+    assert [one["target"] for one in viewer.get("/v1/alerts/status").json["firing"]] == ["jobs"]
+    assert "tampu_alert_firing{" not in viewer.get("/metrics", x_forwarded_for="203.0.113.7").raw.decode()
+    lag = {"measure": "lag", "above": 60}
+    assert web.as_key(web.key("admin")).request("PUT", "/v1/alerts/lag", lag).code == "forbidden"
+    assert web.request("PUT", "/v1/alerts/lag", lag).status == 200

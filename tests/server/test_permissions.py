@@ -26,6 +26,7 @@ CONFIG = "/v1/queues/jobs.a/config"
 SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
 SPARK_JOB = {"do": "put", "kind": "spark-job", "name": "jobs.a/nightly", "value": ""}
 RULE = {"when": "false", "actions": [{"archive": True}], "queues": ["jobs.a"]}
+ALERT = {"measure": "oldest", "above": 60, "queues": ["jobs.a"]}
 KEPT, OTHER = ({"queue": "jobs.a", "subscriber": name} for name in ("kept", "other"))
 UNIT = {"op": "publish", "queue": "jobs.b", "messages": [{"payload": 1}]}
 DOCUMENT = {"op": "put_document", "kind": "cursor", "name": "x", "value": 1}
@@ -60,6 +61,11 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "put_rule": ({"operate"}, "PUT", "/v1/rules/kept", RULE),
     "test_rule": ({"view"}, "POST", "/v1/rules/kept/test", {"payload": 1}),
     "delete_rule": ({"operate"}, "DELETE", "/v1/rules/other", None),
+    "list_alerts": ({"view"}, "GET", "/v1/alerts", None),
+    "alert_status": ({"view"}, "GET", "/v1/alerts/status", None),
+    "get_alert": ({"view"}, "GET", "/v1/alerts/kept", None),
+    "put_alert": ({"operate"}, "PUT", "/v1/alerts/kept", ALERT),
+    "delete_alert": ({"operate"}, "DELETE", "/v1/alerts/other", None),
     "list_subscriptions": ({"view"}, "GET", "/v1/subscriptions", None),
     "get_subscription": ({"view"}, "GET", "/v1/subscriptions/jobs.a@kept", None),
     "put_subscription": ({"operate"}, "PUT", "/v1/subscriptions/jobs.a@kept", KEPT),
@@ -129,7 +135,8 @@ _OF_EACH = {
 
 _OF_MANY = {
     "queues": "queues", "stats": "queues", "list_schedules": "schedules", "journal": "transitions",
-    "list_schemas": "schemas", "list_rules": "rules", "list_subscriptions": "subscriptions",
+    "list_schemas": "schemas", "list_rules": "rules", "list_subscriptions": "subscriptions", "list_alerts": "alerts",
+    "alert_status": "firing",
 }  # fmt: skip
 
 
@@ -142,7 +149,7 @@ def _shows_nothing(operation: str, answer: Any) -> bool:
     body = answer.json
     if operation in _OF_MANY:
         return bool(body[_OF_MANY[operation]] == [])
-    if operation in ("delete_schedule", "delete_schema", "delete_rule", "delete_subscription"):
+    if operation in ("delete_schedule", "delete_schema", "delete_rule", "delete_subscription", "delete_alert"):
         return body["deleted"] is False
     if operation == "audit":
         body = {"keys": [{"name": record["target"]} for record in body["records"]]}
@@ -183,6 +190,8 @@ def filled(web: Web) -> dict[str, str]:
         assert web.request("PUT", f"/v1/schemas/{schema}", body).status == 200
     for one in (KEPT, OTHER):
         assert web.request("PUT", f"/v1/subscriptions/jobs.a@{one['subscriber']}", one).status == 200
+    for alert in ("kept", "other"):
+        assert web.request("PUT", f"/v1/alerts/{alert}", ALERT).status == 200
     for rule in ("kept", "other"):
         assert web.request("PUT", f"/v1/rules/{rule}", RULE).status == 200
     plan = {"query": {"columns": ["id"], "queues": ["jobs.a"]}}
@@ -204,6 +213,7 @@ def test_a_permission_allows_its_routes_and_no_others(web: Web, filled: dict[str
             web.post("/v1/queues/jobs.old/messages", {"n": 3})  # it may have been removed just before
             web.request("PUT", "/v1/schemas/other", {"schema": {"title": "any"}, "queues": ["jobs.a"]})
             web.request("PUT", "/v1/rules/other", RULE)
+            web.request("PUT", "/v1/alerts/other", ALERT)
             web.request("PUT", "/v1/subscriptions/jobs.a@other", OTHER)
             answer = who.request(*asked)
             if expected:
@@ -227,7 +237,7 @@ ELSEWHERE = {
     "publish", "publish_many", "claim", "get_config", "put_config", "reset_config", "resume", "drain", "close",
     "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key", "config_sources",
     "put_schema", "delete_schema", "put_rule", "delete_rule",
-    "put_subscription", "delete_subscription",
+    "put_subscription", "delete_subscription", "put_alert", "delete_alert", "list_alerts",
 }  # fmt: skip
 """Asked from another tenant they are about that tenant's own queue, schedule or key, whatever its name."""
 

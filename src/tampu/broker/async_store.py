@@ -100,6 +100,16 @@ class AsyncSubscriptions(Part):
     delete = awaitable(AllVerbs.delete_subscription)
 
 
+class AsyncAlerts(Part):
+    """When to warn, by name."""
+
+    put = awaitable(AllVerbs.put_alert)
+    get = awaitable(AllVerbs.get_alert)
+    list = awaitable(AllVerbs.list_alerts)
+    delete = awaitable(AllVerbs.delete_alert)
+    status = awaitable(AllVerbs.alert_status)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -142,6 +152,10 @@ class AsyncStore:
     @property
     def schedules(self) -> AsyncSchedules:
         return AsyncSchedules(self._verbs, self._drive)
+
+    @property
+    def alerts(self) -> AsyncAlerts:
+        return AsyncAlerts(self._verbs, self._drive)
 
     @property
     def agents(self) -> AsyncAgents:

@@ -216,6 +216,9 @@ class Core(StepRunner):
         self.maintenance: Maintenance | None = None
         self.watched = False
         """Maintenance polls for all waiters, so they need not poll themselves."""
+        self.attempts: dict[tuple[str, str], tuple[int, int]] = {}
+        """How many attempts succeeded and failed, by (tenant, queue), since this process leads; for alerts that need
+        it, see `tampu.broker.policies.alerts.follower`."""
         self.warned_of_priority: set[tuple[str, str]] = set()
         """Queues, as (tenant, name), for which it was logged that a priority has no effect."""
         engine.listen(self)

@@ -30,6 +30,8 @@ from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Transition
 from tampu.model.message import Message, NewMessage
 
+_MOST_COUNTED = 10_000
+"""Queues whose attempts are counted."""
 _MOST_IDS = 500
 """Messages that one call cancels or frees."""
 
@@ -135,6 +137,13 @@ class Effects:
     def definitions(self, tenant: str) -> list[Definition]:
         """The schemas, rules and subscriptions of a tenant."""
         return settings.definitions(self._core.engine, tenant)
+
+    def count_attempt(self, tenant: str, queue: str, *, failed: bool) -> None:
+        """Count an attempt in memory, for alerts."""
+        attempts = self._core.attempts
+        if (tenant, queue) in attempts or len(attempts) < _MOST_COUNTED:
+            good, bad = attempts.get((tenant, queue), (0, 0))
+            attempts[tenant, queue] = (good, bad + 1) if failed else (good + 1, bad)
 
     # -- for who stores them
 

@@ -119,6 +119,16 @@ class Subscriptions(Part):
     delete = blocking(AllVerbs.delete_subscription)
 
 
+class Alerts(Part):
+    """When to warn, by name."""
+
+    put = blocking(AllVerbs.put_alert)
+    get = blocking(AllVerbs.get_alert)
+    list = blocking(AllVerbs.list_alerts)
+    delete = blocking(AllVerbs.delete_alert)
+    status = blocking(AllVerbs.alert_status)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -141,6 +151,7 @@ class Store:
         self.schemas = Schemas(self._verbs, self._drive)
         self.rules = Rules(self._verbs, self._drive)
         self.subscriptions = Subscriptions(self._verbs, self._drive)
+        self.alerts = Alerts(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

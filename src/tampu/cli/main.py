@@ -27,6 +27,7 @@ for _name in (
     "commands.manage.schemas",
     "commands.manage.rules",
     "commands.manage.subscriptions",
+    "commands.manage.alerts",
     "lake.pipeline",
     "lake.query",
     "commands.serve.server",

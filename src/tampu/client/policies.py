@@ -15,13 +15,14 @@ from tampu.broker.policies.kinds import PolicyVerbs
 from tampu.broker.policies.rules.verbs import RULES
 from tampu.client.request import call, quoted, reader
 from tampu.model.audit import AuditPage
-from tampu.model.definitions import Definition, RuleTest
+from tampu.model.definitions import Definition, Firing, RuleTest
 from tampu.wire import bodies
-from tampu.wire.definitions import AuditView, RuleTestBody, list_of
+from tampu.wire.definitions import AlertStatus, AuditView, RuleTestBody, list_of
 
 D = TypeVar("D", bound=Definition)
 _READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
 _READ_TEST = reader(RuleTest)
+_READ_FIRING = reader(AlertStatus, lambda reply: reply.firing)
 _READ_AUDIT = reader(AuditView, lambda reply: AuditPage(reply.records, reply.cursor))
 
 
@@ -67,6 +68,9 @@ class RemotePolicyVerbs(AuditVerbs, PolicyVerbs):
     ) -> Steps[RuleTest]:
         body = RuleTestBody(payload, id, queue, type, labels, headers, priority)
         return (yield from call("POST", f"{_path(RULES, name)}/test", _READ_TEST, body, repeat=True))
+
+    def alert_status(self) -> Steps[list[Firing]]:
+        return (yield from call("GET", "/v1/alerts/status", _READ_FIRING))
 
     def audit(
         self,

@@ -10,10 +10,11 @@ import logging
 import threading
 import time
 
-from tampu.broker.agents.stored import EXPIRY, REORDER, RETENTION, SCHEDULES, Report
+from tampu.broker.agents.stored import ALERTS, EXPIRY, REORDER, RETENTION, SCHEDULES, Report
 from tampu.broker.core import Core
 from tampu.broker.followers import FOLLOWERS
 from tampu.maintenance.agents import Agents
+from tampu.maintenance.alerts import AlertTask
 from tampu.maintenance.follower import Follower
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Sweeper, Trimmer
@@ -33,6 +34,7 @@ class Supervisor:
         self._trimmer = Trimmer(core, journal_us)
         self._reorderer = Reorderer(core)
         self._scheduler = Scheduler(core)
+        self._alerts = AlertTask(core)
         self._agents = Agents(core)
         self._follower = Follower(core, lambda: self.leads, self._agents.paused)
         self._follower.enroll(FOLLOWERS)  # from here on they miss nothing
@@ -93,6 +95,7 @@ class Supervisor:
             self._next_us = None
             self._scheduler.forget()
             self._agents.forget()
+            self._alerts.forget()
             return _LOOK_SECONDS
         run, asked = self._agents.run, self._agents.asked
         self._agents.refresh(status)
@@ -106,6 +109,7 @@ class Supervisor:
         )
         self._next_us = min((at for at in dues if at is not None), default=None)
         run(REORDER, self._reorderer, lambda: self._reorderer.rank(status))  # it is never due before the next turn
+        run(ALERTS, self._alerts, lambda: self._alerts.evaluate(status, now=asked(ALERTS)))
         seconds = run(RETENTION, self._trimmer, lambda: self._trimmer.trim(now=asked(RETENTION))) or _LOOK_SECONDS
         if self._next_us is not None:
             passed = time.monotonic() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
@@ -123,6 +124,45 @@ class RuleTest(msgspec.Struct, frozen=True, omit_defaults=True):
     would: list[str] = []
     """What would happen, in words."""
     error: str | None = None
+
+
+Measure = Literal["dead", "oldest", "stuck", "failed", "lag"]
+
+
+class Alert(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """When to warn. It fires for each queue by itself, or for each follower if the measure is ``lag``."""
+
+    measure: Measure
+    """``dead``: dead letters more than there were, ``within``. ``oldest``: seconds that the oldest ready message waits.
+    ``stuck``: seconds for which nothing has moved in a queue with leased messages. ``failed``: share of attempts that
+    failed ``within``, from 0 to 1. ``lag``: seconds for which a follower that is behind has not moved."""
+    above: float
+    """It fires when the measure is more than this."""
+    clear: float | None = None
+    """It ends when the measure is at most this; None: at most ``above``."""
+    lasting: float | str = 0.0
+    """The measure must be above for this long: seconds, or such as ``5m``."""
+    within: float | str = "1h"
+    """For ``dead`` and ``failed``."""
+    queues: tuple[str, ...] = ()
+    """Patterns of queue names; empty: all queues."""
+    notify: str | None = None
+    """A queue that gets a message when the alert fires or ends."""
+    paused: bool = False
+
+    def applies_to(self, queue: str) -> bool:
+        return matches(self.queues, queue)
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """An alert that fires."""
+
+    alert: str
+    target: str
+    """The queue, or the name of the follower."""
+    since: datetime
+    value: float
+    """The measure when it began."""
 
 
 class Subscription(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tampu.model.audit import AuditRecord
-from tampu.model.definitions import Definition
+from tampu.model.definitions import Definition, Firing
 from tampu.wire.bodies import RequestBody
 
 
@@ -34,6 +34,10 @@ def list_of(struct: type[Definition], plural: str) -> Any:
 class AuditView(msgspec.Struct, frozen=True):
     records: list[AuditRecord]
     cursor: str | None = None
+
+
+class AlertStatus(msgspec.Struct, frozen=True):
+    firing: list[Firing]
 
 
 class RuleTestBody(RequestBody):

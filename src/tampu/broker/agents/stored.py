@@ -21,7 +21,7 @@ class Task(msgspec.Struct, frozen=True):
     schedule: str
 
 
-EXPIRY, RETENTION, SCHEDULES, REORDER = "expiry", "retention", "schedules", "reorder"
+EXPIRY, RETENTION, SCHEDULES, REORDER, ALERTS = "expiry", "retention", "schedules", "reorder", "alerts"
 TASKS = (
     Task(
         EXPIRY,
@@ -35,6 +35,7 @@ TASKS = (
     ),
     Task(SCHEDULES, "publishes the messages of schedules", "when a schedule is due"),
     Task(REORDER, "completes a change of a queue's ordering or group limits", "after the change"),
+    Task(ALERTS, "evaluates alerts", "every 30 seconds while something happens"),
 )
 
 

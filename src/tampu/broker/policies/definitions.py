@@ -16,7 +16,7 @@ from tampu.broker import validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Read, Steps
 from tampu.broker.policies import uses
-from tampu.engines.port import DeleteDocument, Document, PutDocument
+from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.model import patterns
 from tampu.model.decoders import convert, from_json
 from tampu.model.definitions import Definition
@@ -26,6 +26,8 @@ D = TypeVar("D", bound=Definition)
 DOCUMENT = "definition"
 _OLD = "definition_version"
 """Kind of the documents with earlier versions, for kinds that keep them."""
+_REMOVED = "definition_removed"
+"""Kind of the documents that say which defaults a tenant has deleted."""
 MOST = 1000
 """Definitions of one kind in a tenant."""
 MOST_BYTES = 64 * 1024
@@ -42,6 +44,8 @@ class Kind(Generic[D]):
     struct: type[D]
     keeps_versions = False
     """True if earlier versions can still be read."""
+    defaults: tuple[D, ...] = ()
+    """Definitions that every tenant has until it changes or deletes them."""
 
     def check(self, definition: D) -> D:
         """The definition as it is stored; raises `InvalidConfig` if it cannot be used."""
@@ -53,6 +57,10 @@ class Kind(Generic[D]):
     def places(self, _definition: D) -> tuple[str, ...]:
         """Patterns of the queues that it is about: who may view or change it depends on them."""
         return ("*",)
+
+    def of_the_store(self, _definition: D) -> bool:
+        """True if it is about the whole store: on a server it is only for keys of all tenants."""
+        return False
 
     def follower(self, _definition: D) -> str | None:
         """The name of the follower that acts by it, if it needs one: the follower begins when the first is stored,
@@ -143,6 +151,8 @@ class DefinitionVerbs(Recording):
             validate.whole(version, "version", 1, 1 << 53)
             document = yield Read(lambda e: e.document(_OLD, self.tenant, f"{wanted}@{version}"))
             found = None if document is None else kind.read(document)
+        if found is None and version is None:
+            found = next((one for one in (yield from self._defaults(kind)) if one.name == name), None)
         if found is None:
             which = name if version is None else f"{name} of version {version}"
             raise NotFound(f"no {kind.word} {which}", field="name", hint=f"see tampu {kind.word} list")
@@ -151,18 +161,30 @@ class DefinitionVerbs(Recording):
     def list_definitions(self, kind: Kind[D]) -> Steps[list[D]]:
         """All definitions of a kind, by name."""
         found: list[Document] = yield Read(lambda e: e.documents(DOCUMENT, self.tenant, f"{kind.word}:"))
-        return sorted((kind.read(document) for document in found), key=lambda one: one.name)
+        stored = {document.name for document in found}
+        defaults = [one for one in (yield from self._defaults(kind)) if kind.document_name(one.name) not in stored]
+        return sorted([*map(kind.read, found), *defaults], key=lambda one: one.name)
+
+    def _defaults(self, kind: Kind[D]) -> Steps[list[D]]:
+        if not kind.defaults:
+            return []
+        found: list[D] = yield Read(lambda engine: defaults_of(engine, self.tenant, kind))
+        return found
 
     def delete_definition(self, kind: Kind[D], name: str) -> Steps[bool]:
         """Delete a definition; false if there was none. Earlier versions stay readable where they are kept."""
         wanted = kind.document_name(name)
         for _ in range(_TRIES):
             document: Document | None = yield Read(lambda e: e.document(DOCUMENT, self.tenant, wanted))
-            if document is None:
+            default = next((one for one in (yield from self._defaults(kind)) if one.name == name), None)
+            if document is None and default is None:
                 return False
-            old = kind.read(document)
-            needed = kind.follower(old)
+            old = default if document is None else kind.read(document)
+            assert old is not None
+            needed = None if document is None else kind.follower(old)
             calls: list[Any] = [DeleteDocument(DOCUMENT, self.tenant, wanted)]
+            if default is not None:
+                calls.append(PutDocument(_REMOVED, self.tenant, wanted, b"{}"))
             calls += yield Read(lambda e: uses.changes(e, self.tenant, needed, None))  # noqa: B023 - read at once
             if kind.keeps_versions:
                 calls.append(PutDocument(_OLD, self.tenant, f"{wanted}@{old.version}", _stored(old)))
@@ -171,8 +193,23 @@ class DefinitionVerbs(Recording):
             except VersionConflict:
                 continue
             self.core.settings.forget()
-            return bool(gone)
+            return bool(gone) or default is not None
         raise VersionConflict(f"{kind.word} {name} keeps changing", hint="try again")
+
+
+def defaults_of(engine: Engine, tenant: str, kind: Kind[D]) -> list[D]:
+    """The defaults of a kind that a tenant has not deleted."""
+    removed = {document.name for document in engine.documents(_REMOVED, tenant, f"{kind.word}:")}
+    return [one for one in kind.defaults if kind.document_name(one.name) not in removed]
+
+
+def current(engine: Engine, tenant: str, kind: Kind[D]) -> list[D]:
+    """All definitions of a kind that a tenant has, with the defaults."""
+    found = {one.name: one for one in defaults_of(engine, tenant, kind)}
+    for document in engine.documents(DOCUMENT, tenant, f"{kind.word}:"):
+        one = kind.read(document)
+        found[one.name] = one
+    return list(found.values())
 
 
 def _stored(definition: Definition) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tampu.broker.followers import Handler
+from tampu.broker.policies.alerts.follower import AlertFollower
 from tampu.broker.policies.rules.follower import RuleFollower
 
-OWN: tuple[Handler, ...] = (RuleFollower(),)
+OWN: tuple[Handler, ...] = (RuleFollower(), AlertFollower())

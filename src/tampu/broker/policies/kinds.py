@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tampu.broker.policies.alerts.verbs import ALERTS, AlertVerbs
 from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.rules.verbs import RULES, RuleVerbs
 from tampu.broker.policies.schemas.verbs import SCHEMAS, SchemaVerbs
 from tampu.broker.policies.subscriptions.verbs import SUBSCRIPTIONS, SubscriptionVerbs
 
-KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS)
+KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS, ALERTS)
 
 
-class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs):
+class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs):
     """The verbs of all policies."""

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from tampu.broker import follower_verbs
 from tampu.broker.admin import removal
 from tampu.broker.core import Core
+from tampu.broker.policies.alerts.state import counts as firing_counts
 from tampu.model.message import State
 from tampu.model.times import SECOND
 
@@ -68,6 +69,28 @@ class MaintenanceMetrics(Collector):
             yield GaugeMetricFamily(
                 "tampu_maintenance_idle_seconds", "Seconds since this node's maintenance last ran", idle
             )
+
+
+class AlertMetrics(Collector):
+    """For how many queues each alert fires."""
+
+    def __init__(self, core: Core, most: int) -> None:
+        self._core = core
+        self._most = most
+
+    def collect(self) -> Iterator[Metric]:
+        firing = GaugeMetricFamily(
+            "tampu_alert_firing", "Queues or followers for which an alert fires", labels=["tenant", "alert"]
+        )
+        engine = self._core.engine
+        counts: dict[tuple[str, str], int] = {}
+        for tenant in sorted({tenant for tenant, _ in engine.queues()}):
+            for name, count in firing_counts(engine, tenant).items():
+                label = (tenant, name) if len(counts) < self._most else ("other", "other")
+                counts[label] = counts.get(label, 0) + count
+        for label, count in counts.items():
+            firing.add_metric(label, count)
+        yield firing
 
 
 class FollowerMetrics(Collector):

@@ -21,7 +21,7 @@ from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
 from tampu.server.auth.grants import Caller
 from tampu.server.metrics.counters import Count, Histogram
-from tampu.server.metrics.queue_metrics import FollowerMetrics, MaintenanceMetrics, QueueDepths
+from tampu.server.metrics.queue_metrics import AlertMetrics, FollowerMetrics, MaintenanceMetrics, QueueDepths
 from tampu.wire import bodies
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Metrics:
         of.register(QueueDepths(server.core, MOST_QUEUES))
         of.register(MaintenanceMetrics(server.core))
         of.register(FollowerMetrics(server.core))
+        of.register(AlertMetrics(server.core, MOST_QUEUES))
         server.core.coalescer.on_commit.append(self._commit)
         server.core.on_leases_expired = self._leases_expired
         self._labels: dict[Label, Label] = {}
@@ -154,4 +155,8 @@ class _Visible(Collector):
 
     def _may(self, labels: Mapping[str, str]) -> bool:
         tenant = labels.get("tenant")
-        return tenant is None or (tenant == self._caller.tenant and self._caller.may("view", labels["queue"]))
+        if tenant is None:
+            return True
+        queue = labels.get("queue")
+        may = self._caller.may_all("view", "*") if queue is None else self._caller.may("view", queue)
+        return tenant == self._caller.tenant and may

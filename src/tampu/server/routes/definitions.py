@@ -13,18 +13,19 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Response
 
 from tampu.broker import validate
+from tampu.broker.journal_readers import FOLLOWER
 from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.kinds import KINDS
 from tampu.broker.policies.rules.verbs import RULES
 from tampu.model.audit import AuditPage
-from tampu.model.definitions import RuleTest
-from tampu.model.errors import NotFound
+from tampu.model.definitions import Firing, RuleTest
+from tampu.model.errors import Forbidden, NotFound
 from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
 from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.wire import bodies
-from tampu.wire.definitions import AuditView, RuleTestBody, body_of, list_of
+from tampu.wire.definitions import AlertStatus, AuditView, RuleTestBody, body_of, list_of
 from tampu.wire.media import Form
 
 router = APIRouter(prefix="/v1")
@@ -86,6 +87,8 @@ def _add_routes(kind: Kind[Any]) -> None:
         definition = kind.made(name, msgspec.to_builtins(given))
         for place in kind.places(definition):
             caller.need_pattern("operate", place)
+        if kind.of_the_store(definition) and not await request.server.of_all_tenants(caller):
+            raise Forbidden("this is about the whole store", hint="use a key that is valid for all tenants")
         with contextlib.suppress(NotFound):  # a new one
             old = await request.drive(request.verbs.get_definition(kind, name))
             for place in kind.places(old):
@@ -106,6 +109,18 @@ def _add_routes(kind: Kind[Any]) -> None:
         return answer(request, bodies.Deleted(await request.drive(request.verbs.delete_definition(kind, name))))
 
     router.include_router(own)
+
+
+@router.get("/alerts/status", operation_id="alert_status", tags=["alerts"], **doc(AlertStatus))
+async def alert_status(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The alerts that fire, each with its queue. Those of followers need view in all queues."""
+    caller.need_somewhere("view")
+    found = await request.drive(request.verbs.alert_status())
+    return answer(request, AlertStatus([one for one in found if _may_see(caller, one)]))
+
+
+def _may_see(caller: Caller, one: Firing) -> bool:
+    return caller.may_all("view", "*") if one.target.startswith(FOLLOWER) else caller.may("view", one.target)
 
 
 for _kind in KINDS:
