@@ -16,7 +16,7 @@ import tampu
 from tampu.broker import access
 from tampu.maintenance.tasks import Sweeper
 from tampu.testing import Rehearsal
-from tampu.worker.process.logs import Json, Plain
+from tampu.worker.logs.formats import Json, Plain
 from tests.conformance.harness import until
 from tests.worker.crew import PATIENCE
 

@@ -182,7 +182,7 @@ class Runner:
         pulse = asyncio.create_task(self._pulse(), name="tampu-pulse")
         self._claimer.start()
         self.started.set()
-        log.info("%s works on queues: %s", self.name, ", ".join(self.order.names))
+        log.info("%s is working", self.name)
         try:
             if not self._stop_early:
                 await self._stop_asked.wait()

@@ -12,10 +12,12 @@ from typing import Any
 from tampu.broker import access
 from tampu.broker.store import Store
 from tampu.model.errors import InvalidMessage, LeaseLost, RateLimited, TampuError
-from tampu.model.outcome import Outcome, Settlement
+from tampu.model.outcome import Ack, Outcome, Settlement
 from tampu.model.states import TERMINAL
 from tampu.worker import endings
 from tampu.worker.current import Current
+from tampu.worker.logs import attempts
+from tampu.worker.logs.attempts import Attempt, AttemptLog
 from tampu.worker.outages import RETRYABLE, Outages
 
 log = logging.getLogger("tampu.worker")
@@ -29,6 +31,7 @@ class SettleQueue:
         self._store = store
         self._outages = outages
         self._on_settled = on_settled
+        self._log = AttemptLog(store)
         self._ended: deque[Ended] = deque()
         self._work = threading.Event()
         self._closing = False
@@ -94,7 +97,9 @@ class SettleQueue:
                 given.append((work, settlement))
         if not given:
             return
+        log_all = attempts.log.isEnabledFor(logging.INFO)
         ended_ids: list[str] = []
+        settled: list[Attempt] = []
         for (work, settlement), outcome in zip(
             given, self._settle_with_retries([one for _, one in given]), strict=True
         ):
@@ -102,8 +107,13 @@ class SettleQueue:
                 self._given_up += 1
             elif outcome.error is not None:
                 self._log_refusal(work, settlement, outcome.error)
-            elif work._noted and outcome.state in TERMINAL:
-                ended_ids.append(work.id)
+            else:
+                if work._noted and outcome.state in TERMINAL:
+                    ended_ids.append(work.id)
+                if log_all or type(settlement) is not Ack:
+                    settled.append((work, settlement, outcome))
+        if settled:
+            self._log.write(settled)
         if ended_ids:
             with contextlib.suppress(TampuError):  # the next worker that starts removes them
                 self._outages.retry(lambda: self._drop_notes(ended_ids), self._give_up)

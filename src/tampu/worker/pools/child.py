@@ -19,8 +19,8 @@ from tampu.model.message import Lease
 from tampu.model.outcome import Ack
 from tampu.model.times import Duration
 from tampu.worker.current import Current
+from tampu.worker.logs import formats
 from tampu.worker.pools import call_task
-from tampu.worker.process import logs
 from tampu.worker.tasks import Task
 
 READY, ENDED, MISSING = "ready", "ended", "missing"
@@ -75,12 +75,12 @@ def _load(request: Any, task_store: PipeTaskStore) -> Current:
     return Current(lease, task, task_store)
 
 
-def main(worker: Connection, lifeline: Connection, memory: int | None, lines: logs.Format | None) -> None:
+def main(worker: Connection, lifeline: Connection, memory: int | None, lines: formats.Format | None) -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM):  # the worker decides when this process ends
         signal.signal(ignored, signal.SIG_IGN)
     threading.Thread(target=_exit_with_worker, args=(lifeline,), daemon=True).start()
     if lines is not None:
-        logs.set_up(json=lines.json, quiet=lines.quiet)
+        formats.set_up(json=lines.json, level=lines.level)
     if memory is not None:
         _limit(memory * _MEGABYTE)
     task_store = PipeTaskStore(worker)

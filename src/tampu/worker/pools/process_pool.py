@@ -19,10 +19,10 @@ from tampu.model.errors import TampuError
 from tampu.model.outcome import Ack, Release, Settlement
 from tampu.worker import endings
 from tampu.worker.current import LOST, Current
+from tampu.worker.logs import formats
 from tampu.worker.pools import child
 from tampu.worker.pools.thread_pool import ThreadPool
 from tampu.worker.prefetch import Prefetch
-from tampu.worker.process import logs
 from tampu.worker.settle_queue import SettleQueue
 
 log = logging.getLogger("tampu.worker")
@@ -36,7 +36,7 @@ class Child:
         self.pipe, child_end = context.Pipe()
         self._lifeline, end = context.Pipe()
         self.process = context.Process(
-            target=child.main, args=(child_end, end, memory, logs.chosen), name="tampu-child", daemon=True
+            target=child.main, args=(child_end, end, memory, formats.chosen), name="tampu-child", daemon=True
         )
         self.process.start()
         child_end.close()

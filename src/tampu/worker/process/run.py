@@ -9,8 +9,10 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +22,7 @@ import msgspec
 from tampu.import_string import import_string
 from tampu.model.errors import InvalidConfig
 from tampu.worker.app import App
+from tampu.worker.logs.user_frames import user_frames
 from tampu.worker.pools.child import resident
 from tampu.worker.runner import Runner
 
@@ -39,14 +42,22 @@ def load(text: str) -> App:
     module, _, name = text.partition(":")
     try:
         found = import_string(text, "app")
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+    except Exception as error:  # the module is the user's: it may raise anything
+        if isinstance(error, AttributeError) and module in sys.modules:
+            apps = [name for name, value in vars(sys.modules[module]).items() if isinstance(value, App)]
+            hint = f"tampu work {module}:{apps[0] if apps else 'app'}"
+            raise InvalidConfig(f"{module} has no {name or 'app'}", field="app", hint=hint) from None
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (module == missing or module.startswith(f"{missing}.")):
             raise InvalidConfig(
                 f"module {module} not found", field="app", hint="run it where Python can import it"
             ) from None
-        raise
-    except AttributeError:
-        raise InvalidConfig(f"{module} has no {name or 'app'}", field="app", hint="tampu work module:app") from None
+        log.error("%s cannot be imported\n%s", module, user_frames("".join(traceback.format_exception(error))))
+        raise InvalidConfig(
+            f"{module} cannot be imported: {type(error).__name__}: {error}",
+            field="app",
+            hint="correct the module; the log has the traceback",
+        ) from None
     if not isinstance(found, App):
         raise InvalidConfig(f"{text} is not a tampu.App", field="app")
     return found

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,10 @@ import typer
 import tampu
 from tampu.cli import parse
 from tampu.cli.app import command, option
+from tampu.cli.commands.work import startup
 from tampu.cli.session import Session
+
+_LEVELS = ("debug", "info", "warning", "error")
 
 
 @command(
@@ -51,17 +55,32 @@ def work(
         Path | None, option("--alive-file", "Touch this file every 2 s while the worker runs")
     ] = None,
     alive_port: Annotated[int | None, option("--alive-port", "Serve /live and /ready on this port")] = None,
-    alive_host: Annotated[str, option("--alive-host", "Address for --alive-port")] = "127.0.0.1",
+    alive_host: Annotated[str, option("--alive-host", "Address for --alive-port and --metrics-port")] = "127.0.0.1",
+    log_level: Annotated[
+        str | None,
+        option("--log-level", "debug, info, warning or error; info shows each success", metavar="LEVEL"),
+    ] = None,
+    metrics_port: Annotated[
+        int | None, option("--metrics-port", "Serve Prometheus metrics on this port", min=1, max=65535)
+    ] = None,
     live: Annotated[bool, option("--live", "Show tasks and queues in the terminal")] = False,
     reload: Annotated[bool, option("--reload", "Restart when a Python file here changes")] = False,
 ) -> None:
     """Run the tasks of an app for the messages of its queues, until SIGTERM or Ctrl-C."""
+    from tampu.worker.logs.formats import set_up
     from tampu.worker.prefetch import parse_queues
     from tampu.worker.process import run, supervisor
-    from tampu.worker.process.logs import set_up
 
     pipe = os.environ.pop(run.SNAPSHOTS, None)
-    set_up(json=session.json, quiet=live or pipe is not None)
+    if log_level not in (None, *_LEVELS):
+        raise tampu.InvalidConfig(f"no log level {log_level}", field="log_level", hint=f"one of: {', '.join(_LEVELS)}")
+    set_up(json=session.json, level="error" if live or pipe is not None else log_level)
+    if metrics_port is not None and processes > 1:
+        raise tampu.InvalidConfig(
+            "--metrics-port is for one process",
+            field="metrics_port",
+            hint="start several tampu work with a port each, or leave out --processes",
+        )
     limits = run.Limits(process_memory, process_recycle)
     if (processes > 1 or reload or limits != run.Limits()) and run.PARENT not in os.environ:
         words = [word for word in sys.argv[1:] if word != "--live"]
@@ -93,8 +112,15 @@ def work(
         children=children or os.cpu_count() or 1,
     )
     runner = tampu.Runner(found, options)
+    session = replace(session, url=None if found.url is None else os.fspath(found.url))
+    is_new = session.is_new()
     checks = run.HealthChecks(alive_file, alive_port, alive_host)
     try:
+        startup.report(runner, session, is_new=is_new)
+        if metrics_port is not None:
+            from tampu.worker.process import metrics
+
+            metrics.serve(runner, metrics_port, alive_host)
         with contextlib.ExitStack() as view:
             if live or pipe is not None:
                 from tampu.worker.process.live import sent_to_supervisor, shown, snapshot

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from tampu.worker.logs import attempts
+
 _FIELDS = ("task", "message_id", "attempt")
 
 
@@ -34,6 +36,7 @@ class Json(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
+            **getattr(record, "facts", {}),
             **_fields(record),
         }
         if record.exc_info:
@@ -45,20 +48,25 @@ class Format(msgspec.Struct, frozen=True):
     """The chosen format; child processes use the same."""
 
     json: bool
-    quiet: bool
+    level: str | None
 
 
 chosen: Format | None = None
 """None: the program has set up logging itself."""
 
 
-def set_up(*, json: bool, quiet: bool = False) -> None:
-    """Log to standard error, unless the program has set up logging itself."""
+def set_up(*, json: bool, level: str | None = None) -> None:
+    """Log to standard error, unless the program has set up logging itself.
+
+    Without a ``level``, attempts that failed are shown, and those that succeeded are not.
+    """
     global chosen  # noqa: PLW0603 - as the root logger is
     root = logging.getLogger()
     if not root.handlers:
-        chosen = Format(json, quiet)
+        chosen = Format(json, level)
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(Json() if json else Plain())
         root.addHandler(handler)
-        root.setLevel(logging.ERROR if quiet else logging.INFO)
+        root.setLevel((level or "info").upper())
+        if level is None:
+            logging.getLogger(attempts.NAME).setLevel(logging.WARNING)

@@ -1,0 +1,1 @@
+"""What a worker logs: its start, each attempt, and the format of the lines."""
