@@ -35,6 +35,7 @@ from tampu.model.journal import FollowerStatus, JournalPage, Transition
 from tampu.model.message import Failure, Lease, Message, NewMessage, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
 from tampu.model.schedule import Schedule
+from tampu.model.topology import Applied, TopologyChange
 from tampu.store_factory import open, open_async
 from tampu.worker.app import App
 from tampu.worker.current import Current, current
@@ -49,6 +50,7 @@ __all__ = [
     "Agent",
     "Alert",
     "App",
+    "Applied",
     "AsyncStore",
     "AuditPage",
     "AuditRecord",
@@ -104,6 +106,7 @@ __all__ = [
     "Task",
     "TaskFailed",
     "TaskMessage",
+    "TopologyChange",
     "Transition",
     "Unauthorized",
     "Unavailable",

@@ -135,6 +135,16 @@ def test_a_deleted_document_is_gone_and_its_versions_do_not_come_back(engine: An
     assert engine.document("k", "t", "n") is None
     (again,) = engine.run([port.PutDocument("k", "t", "n", b"2", version=0)])
     assert again != first
+    (refused,) = engine.run([port.DeleteDocument("k", "t", "n", version=first)])
+    assert isinstance(refused, tampu.VersionConflict)
+    both = port.Together(
+        "t", [port.PutDocument("k", "t", "m", b"1"), port.DeleteDocument("k", "t", "n", version=first)]
+    )
+    (refused,) = engine.run([both])
+    assert isinstance(refused, tampu.VersionConflict)
+    assert engine.document("k", "t", "m") is None, "all or nothing"
+    assert engine.run([port.DeleteDocument("k", "t", "n", version=again)]) == [True]
+    assert engine.document("k", "t", "n") is None
 
 
 def test_the_revision_changes_with_every_change_of_a_document(engine: Any) -> None:

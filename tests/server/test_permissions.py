@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tampu.model.grants import PERMISSIONS
 from tampu.server.app import framework
-from tampu.server.auth.grants import PERMISSIONS
 from tests.server.conftest import Start
 from tests.server.web import Web
 from tests.servers import redis
 
 OPEN = {"health", "ready", "metrics", "sign_in", "sign_out", "sign_in_by_link"}
 """Need no key; metrics only on loopback."""
-ANY = {"me"}
+ANY = {"me", "topology_schema"}
 OF_THE_STORE = {
     "list_followers", "resume_follower", "remove_follower",
     "list_agents", "get_agent", "run_agent", "pause_agent", "resume_agent",
@@ -32,6 +32,8 @@ UNIT = {"op": "publish", "queue": "jobs.b", "messages": [{"payload": 1}]}
 DOCUMENT = {"op": "put_document", "kind": "cursor", "name": "x", "value": 1}
 NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "audit": ({"admin*"}, "GET", "/v1/audit", None),
+    "export_topology": ({"admin*"}, "GET", "/v1/topology", None),
+    "apply_topology": ({"admin*"}, "POST", "/v1/topology", {"topology": {"queues": {"jobs.new": {}}}}),
     "publish": ({"publish"}, "POST", "/v1/queues/jobs.a/messages", {"n": 1}),
     "publish_many": ({"publish"}, "POST", "/v1/queues/jobs.a/publish", {"messages": [{"payload": 1}]}),
     "atomic": ({"publish"}, "POST", "/v1/atomic", {"operations": [UNIT]}),
@@ -238,6 +240,7 @@ ELSEWHERE = {
     "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key", "config_sources",
     "put_schema", "delete_schema", "put_rule", "delete_rule",
     "put_subscription", "delete_subscription", "put_alert", "delete_alert", "list_alerts",
+    "export_topology", "apply_topology",
 }  # fmt: skip
 """Asked from another tenant they are about that tenant's own queue, schedule or key, whatever its name."""
 

@@ -110,6 +110,13 @@ class AsyncAlerts(Part):
     status = awaitable(AllVerbs.alert_status)
 
 
+class AsyncTopology(Part):
+    """Everything that is configured, as one file: applied as one unit, and exported."""
+
+    apply = awaitable(AllVerbs.apply_topology)
+    export = awaitable(AllVerbs.export_topology)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -176,6 +183,10 @@ class AsyncStore:
     @property
     def subscriptions(self) -> AsyncSubscriptions:
         return AsyncSubscriptions(self._verbs, self._drive)
+
+    @property
+    def topology(self) -> AsyncTopology:
+        return AsyncTopology(self._verbs, self._drive)
 
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)

@@ -19,6 +19,7 @@ from tampu.broker.notes import Notes
 from tampu.broker.policies.kinds import PolicyVerbs
 from tampu.broker.schedules.verbs import ScheduleVerbs
 from tampu.broker.streams.stream import PolledStream, Stream, StreamRequest
+from tampu.broker.topology.verbs import TopologyVerbs
 from tampu.model.audit import Actor
 from tampu.model.errors import InvalidState, Unavailable
 from tampu.model.times import Duration
@@ -27,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes, AgentVerbs, AuditVerbs, PolicyVerbs):
+class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes, AgentVerbs, AuditVerbs, PolicyVerbs, TopologyVerbs):
     """All verbs, for one tenant."""
 
 
@@ -129,6 +130,13 @@ class Alerts(Part):
     status = blocking(AllVerbs.alert_status)
 
 
+class Topology(Part):
+    """Everything that is configured, as one file: applied as one unit, and exported."""
+
+    apply = blocking(AllVerbs.apply_topology)
+    export = blocking(AllVerbs.export_topology)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -152,6 +160,7 @@ class Store:
         self.rules = Rules(self._verbs, self._drive)
         self.subscriptions = Subscriptions(self._verbs, self._drive)
         self.alerts = Alerts(self._verbs, self._drive)
+        self.topology = Topology(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

@@ -28,6 +28,7 @@ for _name in (
     "commands.manage.rules",
     "commands.manage.subscriptions",
     "commands.manage.alerts",
+    "commands.manage.topology",
     "lake.pipeline",
     "lake.query",
     "commands.serve.server",

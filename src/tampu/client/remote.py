@@ -25,6 +25,7 @@ from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.policies import RemotePolicyVerbs
 from tampu.client.request import Nap, Request, reader
 from tampu.client.sync_http import SyncHttp
+from tampu.client.topology import RemoteTopologyVerbs
 from tampu.client.verbs import RemoteNotes
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
@@ -39,7 +40,14 @@ _READ_ME = reader(bodies.Me)
 
 
 class AllRemoteVerbs(
-    RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, RemoteAgentVerbs, RemotePolicyVerbs, AllVerbs
+    RemoteAtomic,
+    RemoteAdmin,
+    RemoteNotes,
+    RemoteScheduleVerbs,
+    RemoteAgentVerbs,
+    RemotePolicyVerbs,
+    RemoteTopologyVerbs,
+    AllVerbs,
 ):
     """All verbs, for one tenant of a server."""
 

@@ -357,11 +357,12 @@ class PutDocument(msgspec.Struct, frozen=True):
 
 
 class DeleteDocument(msgspec.Struct, frozen=True):
-    """Reply: bool, whether it existed."""
+    """Remove a document. With ``version``, only if that is still its version. Reply: bool, whether it existed."""
 
     kind: str
     tenant: str
     name: str
+    version: int | None = None
 
 
 class Together(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from tampu.server.routes import (
     schedules,
     session,
     spark,
+    topology,
     verbs,
 )
 from tampu.server.routes.common import respond
@@ -36,7 +37,8 @@ from tampu.wire.problems import MethodNotAllowed
 
 ROUTERS = (
     verbs.router, atomic.router, messages.router, messages.notes, queues.router, admin.router, schedules.router,
-    agents.router, agents.followers, definitions.router, events.router, spark.router, keys.router, session.router,
+    agents.router, agents.followers, definitions.router, topology.router, events.router, spark.router, keys.router,
+    session.router,
     health.router, console.router, console.pages,
 )  # fmt: skip
 

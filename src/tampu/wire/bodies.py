@@ -12,6 +12,7 @@ from tampu.broker.admin.filters import Where
 from tampu.model.agents import Agent
 from tampu.model.config import Backoff, ConsumerMode, GroupBy, OnDeadline, OnInvalid, Ordering, Status
 from tampu.model.errors import InvalidMessage
+from tampu.model.grants import END
 from tampu.model.journal import FollowerStatus, Position, Transition
 from tampu.model.message import JSON, MSGPACK, NewMessage, State
 from tampu.model.times import Duration
@@ -30,8 +31,6 @@ class RequestBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 # -- publish
 
-END = r"(?![\s\S])"
-"""The end of a text in a pattern, in Python and in JSON schemas. (``$`` also matches before a last line break.)"""
 BatchName = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_-]{{16,64}}{END}")]
 
 

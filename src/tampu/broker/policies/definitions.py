@@ -67,6 +67,10 @@ class Kind(Generic[D]):
         and ends when the last is deleted."""
         return None
 
+    def implied(self, _name: str) -> dict[str, Any]:
+        """Fields that follow from the name: files of a topology do not have them."""
+        return {}
+
     # -- for who stores them
 
     def document_name(self, name: str) -> str:
@@ -107,7 +111,7 @@ class DefinitionVerbs(Recording):
         for _ in range(_TRIES):
             document: Document | None = yield Read(lambda e: e.document(DOCUMENT, self.tenant, name))
             old = None if document is None else kind.read(document)
-            version = (yield from self._newest(kind, name)) if old is None else old.version
+            version: int = (yield Read(lambda e: newest(e, self.tenant, kind, name))) if old is None else old.version
             new = msgspec.structs.replace(definition, version=version + 1)
             if old is None:
                 yield from self._check_room(kind)
@@ -115,11 +119,9 @@ class DefinitionVerbs(Recording):
                 return old
             else:
                 kind.check_change(old, new)
-            calls = [PutDocument(DOCUMENT, self.tenant, name, _stored(new), document.version if document else 0)]
-            needed = None if old is None else kind.follower(old), kind.follower(new)
-            calls += yield Read(lambda e: uses.changes(e, self.tenant, *needed))  # noqa: B023 - read at once
-            if kind.keeps_versions and old is not None:
-                calls.append(PutDocument(_OLD, self.tenant, f"{name}@{old.version}", _stored(old)))
+            calls = calls_to_put(self.tenant, kind, document, new)
+            needed = [(None if old is None else kind.follower(old), kind.follower(new))]
+            calls += yield Read(lambda e: uses.changes(e, self.tenant, needed))  # noqa: B023 - read at once
             try:
                 yield from self.recorded(calls, f"{kind.word}.put", definition.name, old, new)
             except VersionConflict:
@@ -127,13 +129,6 @@ class DefinitionVerbs(Recording):
             self.core.settings.forget()
             return new
         raise VersionConflict(f"{kind.word} {definition.name} keeps changing", hint="try again")
-
-    def _newest(self, kind: Kind[D], name: str) -> Steps[int]:
-        """The last version of a definition that was deleted; 0 if there was none."""
-        if not kind.keeps_versions:
-            return 0
-        there: list[Document] = yield Read(lambda e: e.documents(_OLD, self.tenant, f"{name}@"))
-        return max((int(document.name.rpartition("@")[2]) for document in there), default=0)
 
     def _check_room(self, kind: Kind[D]) -> Steps[None]:
         there: list[Document] = yield Read(lambda e: e.documents(DOCUMENT, self.tenant, f"{kind.word}:"))
@@ -181,13 +176,11 @@ class DefinitionVerbs(Recording):
                 return False
             old = default if document is None else kind.read(document)
             assert old is not None
-            needed = None if document is None else kind.follower(old)
-            calls: list[Any] = [DeleteDocument(DOCUMENT, self.tenant, wanted)]
+            needed = [(None if document is None else kind.follower(old), None)]
+            calls: list[Any] = [DeleteDocument(DOCUMENT, self.tenant, wanted), *_kept(self.tenant, kind, old)]
             if default is not None:
                 calls.append(PutDocument(_REMOVED, self.tenant, wanted, b"{}"))
-            calls += yield Read(lambda e: uses.changes(e, self.tenant, needed, None))  # noqa: B023 - read at once
-            if kind.keeps_versions:
-                calls.append(PutDocument(_OLD, self.tenant, f"{wanted}@{old.version}", _stored(old)))
+            calls += yield Read(lambda e: uses.changes(e, self.tenant, needed))  # noqa: B023 - read at once
             try:
                 gone, *_ = yield from self.recorded(calls, f"{kind.word}.delete", name, old)
             except VersionConflict:
@@ -210,6 +203,36 @@ def current(engine: Engine, tenant: str, kind: Kind[D]) -> list[D]:
         one = kind.read(document)
         found[one.name] = one
     return list(found.values())
+
+
+def newest(engine: Engine, tenant: str, kind: Kind[Any], name: str) -> int:
+    """The last version of a definition that was deleted; 0 if there was none."""
+    if not kind.keeps_versions:
+        return 0
+    there = engine.documents(_OLD, tenant, f"{name}@")
+    return max((int(document.name.rpartition("@")[2]) for document in there), default=0)
+
+
+def calls_to_put(tenant: str, kind: Kind[D], document: Document | None, new: D) -> list[PutDocument | DeleteDocument]:
+    """The calls that store a definition, if ``document`` is still what is stored of it."""
+    name = kind.document_name(new.name)
+    version = 0 if document is None else document.version
+    calls: list[PutDocument | DeleteDocument] = [PutDocument(DOCUMENT, tenant, name, _stored(new), version)]
+    return calls if document is None else [*calls, *_kept(tenant, kind, kind.read(document))]
+
+
+def calls_to_delete(
+    tenant: str, kind: Kind[Any], document: Document, *, version: int | None = None
+) -> list[PutDocument | DeleteDocument]:
+    """The calls that delete a definition; with ``version`` only if it still has that one."""
+    return [DeleteDocument(DOCUMENT, tenant, document.name, version), *_kept(tenant, kind, kind.read(document))]
+
+
+def _kept(tenant: str, kind: Kind[D], old: D) -> list[PutDocument]:
+    """The call that keeps a version which is no longer the current one."""
+    if not kind.keeps_versions:
+        return []
+    return [PutDocument(_OLD, tenant, f"{kind.document_name(old.name)}@{old.version}", _stored(old))]
 
 
 def _stored(definition: Definition) -> bytes:

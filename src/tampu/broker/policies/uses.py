@@ -6,6 +6,9 @@ tried again, so the count is right.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 
 from tampu.broker import journal_readers
@@ -18,17 +21,24 @@ KIND = "follower_uses"
 _read = from_json(dict[str, int]).decode
 
 
-def changes(engine: Engine, tenant: str, old: str | None, new: str | None) -> list[PutDocument | DeleteDocument]:
-    """The calls that go with a definition which needed the follower ``old``, and needs ``new`` now."""
-    if old == new:
-        return [] if new is None else [*_begin(engine, new)]
-    gone = [] if old is None else _count(engine, tenant, old, -1)
-    return gone if new is None else gone + _count(engine, tenant, new, 1)
+def changes(
+    engine: Engine, tenant: str, needed: Iterable[tuple[str | None, str | None]]
+) -> list[PutDocument | DeleteDocument]:
+    """The calls that go with definitions, for each the follower that it needed, and the one that it needs now."""
+    more: Counter[str] = Counter()
+    for old, new in needed:
+        if old is not None:
+            more[old] -= 1
+        if new is not None:
+            more[new] += 1
+    return [call for follower, count in more.items() for call in _count(engine, tenant, follower, count)]
 
 
 def _count(engine: Engine, tenant: str, follower: str, more: int) -> list[PutDocument | DeleteDocument]:
+    begin: list[PutDocument | DeleteDocument] = [*_begin(engine, follower)]
+    if more == 0:
+        return begin
     document = engine.document(KIND, journal_readers.TENANT, follower)
-    begin = _begin(engine, follower)
     if document is None and not begin:
         return []  # it began before its uses were counted: it stays
     counts = {} if document is None else _read(document.value)

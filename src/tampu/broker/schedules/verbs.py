@@ -157,7 +157,7 @@ class ScheduleVerbs(Verbs):
             document: port.Document | None = yield self._read(name)
             now: int = yield Read(lambda engine: engine.now())
             old = None if document is None else stored.read(document)
-            new = _changed(old, terms, now)
+            new = changed_schedule(old, terms, now)
             if new == old:
                 return stored.view(self.tenant, name, new)
             try:
@@ -241,7 +241,7 @@ class ScheduleVerbs(Verbs):
         return (yield self.publishing(schedule.queue, [new]))[0]  # type: ignore[no-any-return]  # typed by the call
 
 
-def _changed(old: StoredSchedule | None, terms: Terms, now: int) -> StoredSchedule:
+def changed_schedule(old: StoredSchedule | None, terms: Terms, now: int) -> StoredSchedule:
     """The new content of the document."""
     same = old is not None and terms.timing(old.timing.anchor_us) == old.timing
     continues = same and not _begins_again(old, terms.limit)

@@ -14,7 +14,8 @@ import msgspec
 from tampu.broker import validate
 from tampu.model.decoders import convert, from_json
 from tampu.model.errors import InvalidMessage, Unauthorized, Unavailable
-from tampu.server.auth.grants import ALL_TENANTS, Caller, Grant
+from tampu.model.grants import Grant
+from tampu.server.auth.grants import ALL_TENANTS, Caller
 from tampu.server.settings import ServerSettings
 from tampu.wire.problems import clean
 

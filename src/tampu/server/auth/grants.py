@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal, get_args
 
 import msgspec
-from msgspec import Meta
 
 from tampu.model.decoders import convert
 from tampu.model.errors import Forbidden, InvalidMessage
+from tampu.model.grants import PERMISSIONS, Grant
 from tampu.model.patterns import Pattern
-from tampu.wire.bodies import END
 
-Permission = Literal["view", "publish", "consume", "operate", "review", "admin"]
-PERMISSIONS: tuple[str, ...] = get_args(Permission)
 ALL_TENANTS = "*"
 """The tenant of a key that may act in every tenant; no tenant has this name."""
 _MAX_CACHED = 10_000
-
-QueuePattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_.:@*-]{{1,128}}{END}")]
-
-
-class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Permissions on the queues whose name matches a pattern; ``*`` matches any characters.
-
-    ``admin`` includes all others; with the pattern ``*`` also managing the keys of the tenant.
-    """
-
-    permissions: Annotated[tuple[Permission, ...], Meta(min_length=1, max_length=6)]
-    queues: Annotated[tuple[QueuePattern, ...], Meta(min_length=1, max_length=100)] = ("*",)
-
 
 FULL = (Grant(("admin",)),)
 

@@ -13,9 +13,10 @@ from tampu.broker.core import Core, Read, Steps
 from tampu.engines.port import Document
 from tampu.model.audit import Actor
 from tampu.model.errors import NotFound, VersionConflict
+from tampu.model.grants import Grant
 from tampu.model.times import moment, moment_or_none
 from tampu.server.auth import keys
-from tampu.server.auth.grants import ALL_TENANTS, Grant
+from tampu.server.auth.grants import ALL_TENANTS
 from tampu.server.auth.key_cache import last_uses
 
 _TRIES = 10

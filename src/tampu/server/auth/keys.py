@@ -10,17 +10,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tampu.broker import key_documents
 from tampu.engines.port import DeleteDocument, Document, PutDocument, Together
 from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidMessage
+from tampu.model.grants import Grant
 from tampu.model.times import SECOND
-from tampu.server.auth.grants import Grant
 
-KIND = "key"
-CHANGES = "key_changes"
-"""Kind and name of the document whose version says that a key was made, rotated or revoked."""
-TENANT = "*"
-"""All keys are stored under this tenant: a key's own tenant is only known after it was found by its id."""
+KIND, TENANT, CHANGES = key_documents.KIND, key_documents.TENANT, key_documents.CHANGES
 _TOKEN = re.compile(r"tampu_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _MOST = 1_000_000_000
@@ -125,16 +122,15 @@ def rotated(key: Key, now_us: int, overlap: float) -> tuple[Key, str]:
 
 
 def saving(key: Key, version: int | None = None) -> Together:
-    return _announced(PutDocument(KIND, TENANT, key.id, msgspec.json.encode(key), version))
+    return _together(PutDocument(KIND, TENANT, key.id, msgspec.json.encode(key), version))
 
 
 def revoking(id: str) -> Together:
-    return _announced(DeleteDocument(KIND, TENANT, id))
+    return _together(DeleteDocument(KIND, TENANT, id))
 
 
-def _announced(change: PutDocument | DeleteDocument) -> Together:
-    """The change with a new version of `CHANGES`: nodes read their keys again only if that has changed."""
-    return Together(TENANT, [change, PutDocument(CHANGES, TENANT, CHANGES, b"{}")])
+def _together(change: PutDocument | DeleteDocument) -> Together:
+    return Together(TENANT, [change, key_documents.announcement()])
 
 
 def decode(document: Document) -> Key:

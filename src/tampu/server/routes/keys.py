@@ -6,8 +6,9 @@ import msgspec
 from fastapi import APIRouter, Response
 
 from tampu.model.errors import Forbidden, InvalidMessage
+from tampu.model.grants import Grant
 from tampu.server.auth import grants as granting
-from tampu.server.auth.grants import ALL_TENANTS, Caller, Grant
+from tampu.server.auth.grants import ALL_TENANTS, Caller
 from tampu.server.auth.key_admin import KeyAdmin, KeyView, NewKey
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest

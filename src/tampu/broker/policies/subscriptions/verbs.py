@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.policies import cel
@@ -21,6 +23,10 @@ class Subscriptions(Kind[Subscription]):
         if definition.filter is not None:
             cel.expression(definition.filter, "filter")
         return definition
+
+    def implied(self, name: str) -> dict[str, Any]:
+        queue, _, subscriber = name.partition("@")
+        return {"queue": queue, "subscriber": subscriber}
 
     def places(self, definition: Subscription) -> tuple[str, ...]:
         return (definition.queue, definition.own_queue)

@@ -51,6 +51,9 @@ def creates_queue(call: object) -> TypeGuard[PutDocument]:
 
 
 def delete(context: RunContext, call: DeleteDocument) -> Operation[bool]:
+    if call.version is not None:
+        (gone,) = yield from change(context, [call])
+        return bool(gone)
     (reply,) = yield [
         context.write.script(
             "delete_document", context.registry.tags.registry, _key_ending(call.kind, call.tenant), call.name
@@ -75,7 +78,7 @@ def items_of(registry: QueueRegistry, calls: Sequence[PutDocument | DeleteDocume
     for call in calls:
         ending = _key_ending(call.kind, call.tenant)
         if isinstance(call, DeleteDocument):
-            items.append((ending, call.name, "", 0))
+            items.append((ending, call.name, "" if call.version is None else call.version, 0))
             continue
         entry = registry.known(call.tenant, call.name) if creates_queue(call) else None
         listed = () if entry is None else (entry.partition, f"{entry.ids.tail:014x}")

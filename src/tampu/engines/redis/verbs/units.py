@@ -65,7 +65,7 @@ class Part:
             or self.extends
             or any(self.named.values())
             or any(item.body.idempotency_key is not None for _, call in self.publishes for item in call.items)
-            or any(isinstance(call, PutDocument) and call.version is not None for _, call in self.documents)
+            or any(call.version is not None for _, call in self.documents)
         )
 
     @property

@@ -24,9 +24,7 @@ def put(commit: Commit, calls: Sequence[PutDocument]) -> list[int | TampuError]:
     for call in calls:
         old = get(db, call.kind, call.tenant, call.name)
         if call.version is not None and call.version != (old.version if old else 0):
-            replies.append(
-                VersionConflict(f"{call.kind} {call.name} was changed meanwhile", hint="read it again and try again")
-            )
+            replies.append(_conflict(call))
             continue
         if call.kind == "queue" and not call.name.endswith("*"):
             commit.queue(call.tenant, call.name)
@@ -41,10 +39,21 @@ def put(commit: Commit, calls: Sequence[PutDocument]) -> list[int | TampuError]:
 def delete(commit: Commit, calls: Sequence[DeleteDocument]) -> list[bool | TampuError]:
     db = commit.db
     (revision,) = db.row("lock_revision")
-    gone = [db.row("delete_document", call.kind, call.tenant, call.name) is not None for call in calls]
-    if any(gone):
+    replies: list[bool | TampuError] = []
+    for call in calls:
+        if call.version is not None:
+            old = get(db, call.kind, call.tenant, call.name)
+            if call.version != (old.version if old else 0):
+                replies.append(_conflict(call))
+                continue
+        replies.append(db.row("delete_document", call.kind, call.tenant, call.name) is not None)
+    if True in replies:
         db.send("set_revision", revision + 1)
-    return list(gone)
+    return replies
+
+
+def _conflict(call: PutDocument | DeleteDocument) -> VersionConflict:
+    return VersionConflict(f"{call.kind} {call.name} was changed meanwhile", hint="read it again and try again")
 
 
 def get(db: Db, kind: str, tenant: str, name: str) -> Document | None:

@@ -1,0 +1,1 @@
+"""Topology files: queues, policies, schedules and grants in one file, applied as one unit."""
