@@ -59,6 +59,7 @@ def register(q: tampu.Store, offset: int, *, idle_us: int = 0) -> None:
 
 def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: SparkSession) -> None:
     with command.queue() as q:
+        q.queues.put("jobs", lease=60)
         work(q)
         expected = q.journal().latest["0"]
     report = command.ok("pipeline", "run", "--once", "--archive-after", "1d")
@@ -70,6 +71,9 @@ def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: Spa
     assert (found["lag_messages"], found["archive_after"], found["position"]) == (0, 86_400, {"0": expected})
     assert {row["table"] for row in found["tables"]} >= {"bronze.events", "silver.attempts", "gold.slo"}
     assert "0 transitions behind" in command("pipeline", "status").out
+
+    acts = "SELECT action, target, after->>'lease' FROM bronze.audit"
+    assert command.ok("sql", acts)["rows"] == [["queue.config", "jobs", "60.0"]]
 
     before = [row for row in found["tables"] if row["table"] == "gold.tenant_days"]
     Path("slo.json").write_text('{"objective": "success", "target": 0.5}')

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from tampu.lake import bronze, expectations, jobs
-from tampu.lake.state import CARRIED, EVENTS, MESSAGES, SILVER, WAITING, State
-from tampu.lake.storage import frames
+from tampu.lake import audit, bronze, expectations, jobs
+from tampu.lake.state import AUDIT, CARRIED, EVENTS, MESSAGES, SILVER, WAITING, State
+from tampu.lake.storage import frames, parquet
 from tampu.lake.storage.files import DataFile
 from tampu.lake.storage.snapshots import Mark, Rewritten, Snapshot, exactly
 from tampu.lake.tables import facts, silver
@@ -20,6 +20,7 @@ from tampu.lake.tables.bronze import ends_not_known
 from tampu.lake.tables.words import ENDS, quoted
 from tampu.model.errors import VersionConflict
 from tampu.model.journal import Position
+from tampu.stores.port import ArrowStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,6 +157,17 @@ class Round:
             new = self.write({MESSAGES: (ends, fetch)})[MESSAGES]
         self.table(MESSAGES).commit(new, self.mark(target))
         self.done(MESSAGES, new, began)
+
+    def audit(self, store: ArrowStore, target: Position) -> None:
+        """Few rows, which the driver writes."""
+        if self.here.position(AUDIT) == target:
+            return
+        began, known = time.monotonic(), self.table(AUDIT)
+        tenants = {"default", *(file.tenant or "" for file in self.table(EVENTS).files())}
+        rows = audit.new_records(store, known, tenants, self._label)
+        new = list(parquet.write_batches(known.table.target, self.tag, rows))
+        known.commit(new, self.mark(target))
+        self.done(AUDIT, new, began)
 
     # -- silver
 

@@ -131,6 +131,7 @@ class Pipeline:
         began = _now()
         work.events(after, target)
         work.messages(target)
+        work.audit(store, target)
         work.silver(target)
         self._failed = gold.refresh(work, target, self._known_objectives(store), self._own)
         report = self._noted(work, began, after, target)

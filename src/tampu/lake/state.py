@@ -18,12 +18,13 @@ from tampu.stores.port import ArrowStore
 
 READER = "tampu.reader"
 STORE = "tampu.store"
-EVENTS, MESSAGES = "bronze.events", "bronze.messages"
+EVENTS, MESSAGES, AUDIT = "bronze.events", "bronze.messages", "bronze.audit"
 GOLD = tuple(name for name in BY_NAME if name.startswith("gold."))
 WAITING, CARRIED = facts.waiting.name, silver.carried.name
 SILVER = ("silver.attempts", "silver.messages", *(table.name for table in INTERNAL))
 """Silver and the facts, which one pass over the histories of messages gives; carried is the last of them."""
 ALL = (EVENTS, MESSAGES, *SILVER, *GOLD)
+"""What follows from the journal."""
 
 
 def reader_name(name: str) -> str:
@@ -45,7 +46,7 @@ class State:
         self.reader = reader
         self.partitions = tuple(partitions)
         properties = {READER: reader, STORE: store_id}
-        self.tables: dict[str, Snapshot] = {name: table(lake, name).create(properties) for name in ALL}
+        self.tables: dict[str, Snapshot] = {name: table(lake, name).create(properties) for name in (*ALL, AUDIT)}
         self._check_owner(store_id)
 
     def _check_owner(self, store_id: str) -> None:

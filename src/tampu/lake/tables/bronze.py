@@ -48,6 +48,21 @@ MESSAGES = Table(
 )
 
 
+AUDIT = Table(
+    "bronze.audit",
+    1,
+    "who did what besides publish, claim and settle, each record once (at)",
+    ("id",),
+    columns("""
+        text: id
+        time: at
+        text: actor action target request_id
+        text: before after  -- as JSON
+        text: run
+    """),
+)
+
+
 def ends_not_known(spark: SparkSession, ends: DataFrame, events: DataFrame) -> DataFrame:
     """Ends without adoptions that tell of one the lake has: their store was moved, and the old one fed it too."""
     return spark.sql(

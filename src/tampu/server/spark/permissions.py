@@ -3,6 +3,7 @@
 - Delivery logs of a consumer need ``consume`` on its queue.
 - Progress and staged rows of a job need ``publish`` on its queue; on all queues, if the job may publish to any.
 - Queue settings need any permission on the queue.
+- The audit trail needs a key of all tenants with ``admin``: a pipeline's that brings it to the lake. It is only read.
 - Positions of readers of the whole journal need a key of all tenants with ``operate`` on all queues: a pipeline's.
 
 No other document can be reached.
@@ -10,7 +11,7 @@ No other document can be reached.
 
 from __future__ import annotations
 
-from tampu.broker import journal_readers, validate
+from tampu.broker import audit, journal_readers, validate
 from tampu.broker.settings import KIND
 from tampu.model.config import is_pattern
 from tampu.model.errors import Forbidden, InvalidMessage, PayloadTooLarge
@@ -48,6 +49,8 @@ def check_document(caller: Caller, kind: str, name: str, *, write: bool, everyon
             caller.need_everywhere("publish")
         else:
             caller.need("publish", validate.name(queue, "name"))
+    elif kind == audit.KIND and everyone and not write:
+        caller.need_everywhere("admin")
     elif kind == KIND and not write:
         if not is_pattern(name):
             check_known(caller, name)
@@ -58,7 +61,7 @@ def check_document(caller: Caller, kind: str, name: str, *, write: bool, everyon
 
 def check_prefix(kind: str, prefix: str) -> None:
     """Refuse a prefix that crosses names: ``orders`` would also begin those of ``orders-secret``."""
-    if kind not in _OF_THE_STORE and "/" not in prefix:
+    if kind not in _OF_THE_STORE and kind != audit.KIND and "/" not in prefix:
         raise InvalidMessage("a prefix must be a queue and a slash, and perhaps more", field="prefix")
 
 
