@@ -8,6 +8,7 @@ from tampu.broker.store import Store
 from tampu.model.agents import Agent
 from tampu.model.audit import AuditPage, AuditRecord
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
+from tampu.model.dead import DeadGroup, DeadGroups, DeadJob
 from tampu.model.definitions import Alert, Firing, Rule, RuleTest, Schema, Subscription
 from tampu.model.errors import (
     DamagedFile,
@@ -57,6 +58,9 @@ __all__ = [
     "Backoff",
     "Current",
     "DamagedFile",
+    "DeadGroup",
+    "DeadGroups",
+    "DeadJob",
     "Document",
     "Failure",
     "Firing",

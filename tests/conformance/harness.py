@@ -20,6 +20,7 @@ from tampu.broker import access
 from tampu.broker.core import Core
 from tampu.broker.store import Store
 from tampu.engines.port import Sweep, Swept
+from tampu.maintenance.dead import Replayer
 from tampu.maintenance.follower import Follower
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Trimmer
@@ -108,6 +109,13 @@ class Harness:
     def fire(self) -> int | None:
         """Let maintenance fire what is due of the schedules; when it has something to do next."""
         return Scheduler(self.core()).fire()
+
+    def replay_dead(self) -> int | None:
+        """Let maintenance carry on replays of dead letters, as a new leader does; when it has something to do next."""
+        replayer = Replayer(self.core())
+        while (due := replayer.replay()) is not None and due <= self.core().engine.now():
+            pass
+        return due
 
     def follow(self) -> None:
         """Let the handlers see all that is in the journal, and what comes of that, as a new leader does."""

@@ -117,6 +117,19 @@ class AsyncTopology(Part):
     export = awaitable(AllVerbs.export_topology)
 
 
+class AsyncDead(Part):
+    """Dead letters of all queues."""
+
+    list = awaitable(AllVerbs.list_dead)
+    groups = awaitable(AllVerbs.group_dead)
+    replay = awaitable(AllVerbs.replay_dead)
+    purge = awaitable(AllVerbs.purge_dead)
+    replays = awaitable(AllVerbs.list_dead_replays)
+    get = awaitable(AllVerbs.get_dead_replay)
+    cancel = awaitable(AllVerbs.cancel_dead_replay)
+    undo = awaitable(AllVerbs.undo_dead_replay)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -187,6 +200,10 @@ class AsyncStore:
     @property
     def topology(self) -> AsyncTopology:
         return AsyncTopology(self._verbs, self._drive)
+
+    @property
+    def dead(self) -> AsyncDead:
+        return AsyncDead(self._verbs, self._drive)
 
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)

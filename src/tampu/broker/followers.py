@@ -145,6 +145,10 @@ class Effects:
             good, bad = attempts.get((tenant, queue), (0, 0))
             attempts[tenant, queue] = (good, bad + 1) if failed else (good + 1, bad)
 
+    def settings(self, cause: Transition) -> settings.Settings:
+        """The settings of the queue of a transition, read now: the cached ones may be from before it."""
+        return settings.read(self._core.engine.document, cause.tenant, cause.queue)
+
     # -- for who stores them
 
     def calls(self) -> list[Publish | PutDocument | DeleteDocument]:

@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True):
     on_invalid: str
     result_ttl_us: int
     retention_us: int
+    dead_letter_to: str
     idempotency_us: int
     max_depth: int
     max_in_flight: int
@@ -115,6 +116,7 @@ def resolve(config: QueueConfig) -> Settings:
         broadcast=config.consumer_mode == "broadcast",
         result_ttl_us=micros(config.result_ttl),
         retention_us=micros(config.retention),
+        dead_letter_to=config.dead_letter_to or "",
         idempotency_us=micros(config.idempotency_window),
         max_depth=config.max_depth or 0,
         max_in_flight=config.max_in_flight or 0,

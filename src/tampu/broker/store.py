@@ -15,6 +15,7 @@ from tampu.broker.atomic import Atomic, Unit
 from tampu.broker.audit import current_user
 from tampu.broker.audit_verbs import AuditVerbs
 from tampu.broker.core import Core, PublishSet, Read, Step, Steps, WaitForMessages, without_errors
+from tampu.broker.dead.verbs import DeadVerbs
 from tampu.broker.notes import Notes
 from tampu.broker.policies.kinds import PolicyVerbs
 from tampu.broker.schedules.verbs import ScheduleVerbs
@@ -28,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes, AgentVerbs, AuditVerbs, PolicyVerbs, TopologyVerbs):
+class AllVerbs(ScheduleVerbs, Atomic, Checks, DeadVerbs, Notes, AgentVerbs, AuditVerbs, PolicyVerbs, TopologyVerbs):
     """All verbs, for one tenant."""
 
 
@@ -137,6 +138,19 @@ class Topology(Part):
     export = blocking(AllVerbs.export_topology)
 
 
+class Dead(Part):
+    """Dead letters of all queues."""
+
+    list = blocking(AllVerbs.list_dead)
+    groups = blocking(AllVerbs.group_dead)
+    replay = blocking(AllVerbs.replay_dead)
+    purge = blocking(AllVerbs.purge_dead)
+    replays = blocking(AllVerbs.list_dead_replays)
+    get = blocking(AllVerbs.get_dead_replay)
+    cancel = blocking(AllVerbs.cancel_dead_replay)
+    undo = blocking(AllVerbs.undo_dead_replay)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -161,6 +175,7 @@ class Store:
         self.subscriptions = Subscriptions(self._verbs, self._drive)
         self.alerts = Alerts(self._verbs, self._drive)
         self.topology = Topology(self._verbs, self._drive)
+        self.dead = Dead(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

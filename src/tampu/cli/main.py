@@ -20,6 +20,7 @@ for _name in (
     "commands.manage.states",
     "commands.manage.config",
     "commands.manage.messages",
+    "commands.manage.dead",
     "commands.manage.remove",
     "commands.manage.agents",
     "commands.manage.followers",

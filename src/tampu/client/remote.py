@@ -21,6 +21,7 @@ from tampu.client import failures
 from tampu.client.admin import RemoteAdmin, RemoteAgentVerbs, RemoteScheduleVerbs
 from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
+from tampu.client.dead import RemoteDeadVerbs
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.policies import RemotePolicyVerbs
 from tampu.client.request import Nap, Request, reader
@@ -42,6 +43,7 @@ _READ_ME = reader(bodies.Me)
 class AllRemoteVerbs(
     RemoteAtomic,
     RemoteAdmin,
+    RemoteDeadVerbs,
     RemoteNotes,
     RemoteScheduleVerbs,
     RemoteAgentVerbs,

@@ -275,8 +275,27 @@ class Replay(msgspec.Struct, frozen=True):
     """Who asked for it: the ``worker`` of the journal's transitions."""
 
 
+class UndoReplay(msgspec.Struct, frozen=True):
+    """Make replayed messages dead again that wait and were not delivered since. Reply: list[Outcome].
+
+    Their errors are still those from before the replay. Others are refused with `InvalidState`. Journaled as
+    ``reject``.
+    """
+
+    tenant: str
+    ids: Sequence[str]
+    reasons: Sequence[str]
+    attempts: Sequence[int]
+    """The reason and the attempts of each, as they were before the replay."""
+    actor: str | None = None
+    """Who asked for it: the ``worker`` of the journal's transitions."""
+
+
 class Purge(msgspec.Struct, frozen=True):
-    """Remove up to ``limit`` messages of one state, except leased. Reply: int, how many."""
+    """Remove up to ``limit`` messages of one state, except leased; the oldest of its index first.
+
+    Reply: int, how many.
+    """
 
     tenant: str
     queue: str
@@ -284,6 +303,10 @@ class Purge(msgspec.Struct, frozen=True):
     limit: int
     actor: str | None = None
     """Who asked for it: the ``worker`` of the journal's transitions."""
+    until_us: int | None = None
+    """Only dead messages: those that died at this time or before."""
+    ids: Sequence[str] | None = None
+    """Only dead messages: these, as far as they are dead and in this queue. At most ``limit``."""
 
 
 class Rerank(msgspec.Struct, frozen=True):
@@ -397,6 +420,7 @@ Call = (
     | Cancel
     | Free
     | Replay
+    | UndoReplay
     | Purge
     | Rerank
     | Regroup

@@ -10,11 +10,12 @@ import logging
 import threading
 import time
 
-from tampu.broker.agents.stored import ALERTS, EXPIRY, REORDER, RETENTION, SCHEDULES, Report
+from tampu.broker.agents.stored import ALERTS, EXPIRY, REORDER, REPLAYS, RETENTION, SCHEDULES, Report
 from tampu.broker.core import Core
 from tampu.broker.followers import FOLLOWERS
 from tampu.maintenance.agents import Agents
 from tampu.maintenance.alerts import AlertTask
+from tampu.maintenance.dead import Replayer
 from tampu.maintenance.follower import Follower
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Sweeper, Trimmer
@@ -35,6 +36,7 @@ class Supervisor:
         self._reorderer = Reorderer(core)
         self._scheduler = Scheduler(core)
         self._alerts = AlertTask(core)
+        self._replayer = Replayer(core)
         self._agents = Agents(core)
         self._follower = Follower(core, lambda: self.leads, self._agents.paused)
         self._follower.enroll(FOLLOWERS)  # from here on they miss nothing
@@ -106,6 +108,7 @@ class Supervisor:
         dues = (
             run(EXPIRY, self._sweeper, lambda: self._sweeper.sweep(status)),
             run(SCHEDULES, self._scheduler, lambda: self._scheduler.fire(status)),
+            run(REPLAYS, self._replayer, lambda: self._replayer.replay(status)),
         )
         self._next_us = min((at for at in dues if at is not None), default=None)
         run(REORDER, self._reorderer, lambda: self._reorderer.rank(status))  # it is never due before the next turn

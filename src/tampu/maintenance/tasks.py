@@ -8,9 +8,10 @@ import time
 from tampu.broker import audit, journal_readers
 from tampu.broker.admin import removal, reorder
 from tampu.broker.core import Core
+from tampu.broker.dead.retention import DeadRetention, limited
 from tampu.broker.settings import KIND
 from tampu.engines.port import PollStatus, Sweep, Swept, Trim
-from tampu.model.config import BUILT_IN, parents, read_config
+from tampu.model.config import BUILT_IN, QueueConfig, inherit, parents, read_config
 from tampu.model.errors import VersionConflict
 from tampu.model.times import SECOND
 
@@ -23,7 +24,8 @@ _IDLE_SECONDS = 30.0
 
 
 class Trimmer:
-    """Removes ended messages, results, idempotency keys and journal records when their retention is over.
+    """Removes ended messages, results, idempotency keys and journal records when their retention is over, and dead
+    letters that are too old or too many.
 
     What a registered reader of the journal has not stored yet stays; what an archiving reader has stored may go sooner.
     Each step is followed by a rest at least as long, so that other calls are not held up.
@@ -35,6 +37,7 @@ class Trimmer:
         self.runs = self.done = 0
         self._resume = time.monotonic() + _REST_SECONDS
         self._audit_at = 0.0
+        self._dead = DeadRetention(core.engine)
 
     def trim(self, *, now: bool = False) -> float:
         """Do a step if it is time, or ``now``. Returns how many seconds to rest."""
@@ -51,6 +54,7 @@ class Trimmer:
     def step(self) -> int:
         """Remove a bounded number of things. Returns how many."""
         retention: dict[tuple[str, str], int] = {}
+        of_dead: dict[tuple[str, str], QueueConfig] = {}
         engine = self._core.engine
         queues: dict[str, list[str]] = {}
         for tenant, queue in engine.queues():
@@ -58,10 +62,14 @@ class Trimmer:
         for tenant, names in queues.items():
             own = {d.name: read_config(d.value) for d in engine.documents(KIND, tenant)}
             for queue in names:
-                layers = (own[name] for name in (queue, *parents(queue)) if name in own)
-                seconds = next((layer.retention for layer in layers if layer.retention is not None), None)
-                if seconds is not None:
-                    retention[tenant, queue] = round(seconds * SECOND)
+                layers = [own[name] for name in (queue, *parents(queue)) if name in own]
+                if not layers:
+                    continue
+                config = inherit(*layers)
+                if config.retention is not None:
+                    retention[tenant, queue] = round(config.retention * SECOND)
+                if limited(config):
+                    of_dead[tenant, queue] = config
         default = round((BUILT_IN.retention or 0) * SECOND)
         known = journal_readers.registered(engine)
         archive = journal_readers.archive_after(known)
@@ -77,6 +85,8 @@ class Trimmer:
                 for outdated in audit.outdated(engine, tenant, _STEP):
                     self._core.coalescer.submit(outdated)
         removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP, read))
+        for purge in self._dead.purges(of_dead, known, _STEP):
+            removed += self._core.coalescer.submit(purge)
         self.runs += bool(removed)
         self.done += removed
         return removed

@@ -164,7 +164,13 @@ class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """What happens to a message whose payload does not match a schema: it is refused, or stored as dead."""
     result_ttl: float | None = None
     retention: float | None = None
-    """How long ended messages are kept. Dead ones are kept until they are replayed or purged."""
+    """How long ended messages are kept. Dead ones are kept until they are replayed or purged, see below."""
+    dead_retention: float | None = None
+    """How long dead letters are kept; 0 is until they are replayed or purged."""
+    max_dead: int | None = None
+    """Most dead letters; the oldest are removed first. 0 is no limit."""
+    dead_letter_to: str | None = None
+    """A queue that gets a copy of each dead letter, for workers; empty: none."""
     idempotency_window: float | None = None
     max_depth: int | None = None
     """Most messages that have not ended; 0 is no limit."""
@@ -196,6 +202,9 @@ BUILT_IN = QueueConfig(
     on_invalid="refuse",
     result_ttl=DAY,
     retention=DAY,
+    dead_retention=0.0,
+    max_dead=0,
+    dead_letter_to="",
     idempotency_window=DAY,
     max_depth=0,
     max_in_flight=0,
@@ -206,17 +215,17 @@ BUILT_IN = QueueConfig(
 
 FIELDS = tuple(QueueConfig.__struct_fields__)
 read_config = from_json(QueueConfig).decode
-DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"})
+DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "dead_retention", "idempotency_window"})
 _PLACE = re.compile(r"`\$\.(\w+)")
 _RATES = frozenset({"rate", "group_rate"})
 _BOUNDS = {
     "group_concurrency": (0, 10_000), "group_rate": (0, 10_000), "group_burst": (0, 10_000), "max_attempts": (1, 1000),
     "max_depth": (0, 10**15), "max_in_flight": (0, 10**9), "rate": (0, 10**9), "burst": (0, 10**9),
-    "max_payload": (1, 1 << 30),
+    "max_payload": (1, 1 << 30), "max_dead": (0, 10**15),
 }  # fmt: skip
 
 
-def _rate(text: str, field: str) -> float:
+def rate(text: str, field: str) -> float:
     """Claims a second, from ``100/s``, ``10/m`` or ``500/h``."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?/ ?([smh])", text)
     if found is None:
@@ -249,7 +258,7 @@ def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
             values[name] = duration(value, name, zero=name != "lease", error=InvalidConfig) / SECOND
         else:
             if name in _RATES and isinstance(value, str):
-                value = _rate(value, name)  # noqa: PLW2901 - as the number it stands for
+                value = rate(value, name)  # noqa: PLW2901 - as the number it stands for
             if isinstance(value, bool) is not (name == "group_order"):
                 raise InvalidConfig(f"{name} cannot be {value!r}", field=name)
             bounds = _BOUNDS.get(name)

@@ -19,6 +19,7 @@ from tampu.server.routes import (
     agents,
     atomic,
     console,
+    dead,
     definitions,
     events,
     health,
@@ -38,7 +39,7 @@ from tampu.wire.problems import MethodNotAllowed
 ROUTERS = (
     verbs.router, atomic.router, messages.router, messages.notes, queues.router, admin.router, schedules.router,
     agents.router, agents.followers, definitions.router, topology.router, events.router, spark.router, keys.router,
-    session.router,
+    session.router, dead.router,
     health.router, console.router, console.pages,
 )  # fmt: skip
 

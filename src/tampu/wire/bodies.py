@@ -280,6 +280,9 @@ class ConfigBody(RequestBody):
     on_invalid: OnInvalid | msgspec.UnsetType | None = msgspec.UNSET
     result_ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET
     retention: Duration | msgspec.UnsetType | None = msgspec.UNSET
+    dead_retention: Duration | msgspec.UnsetType | None = msgspec.UNSET
+    max_dead: int | msgspec.UnsetType | None = msgspec.UNSET
+    dead_letter_to: str | msgspec.UnsetType | None = msgspec.UNSET
     idempotency_window: Duration | msgspec.UnsetType | None = msgspec.UNSET
     max_depth: int | msgspec.UnsetType | None = msgspec.UNSET
     max_in_flight: int | msgspec.UnsetType | None = msgspec.UNSET

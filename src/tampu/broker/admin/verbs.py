@@ -15,6 +15,7 @@ from tampu.broker.admin import removal, reorder
 from tampu.broker.admin.filters import Where
 from tampu.broker.audit import Recording
 from tampu.broker.core import Core, Read, Steps
+from tampu.broker.policies import uses
 from tampu.broker.settings import KIND
 from tampu.engines import port
 from tampu.model.config import (
@@ -29,11 +30,13 @@ from tampu.model.config import (
     read_config,
 )
 from tampu.model.decoders import from_msgpack
-from tampu.model.errors import InvalidMessage, InvalidState, NotFound, VersionConflict
+from tampu.model.errors import InvalidConfig, InvalidMessage, InvalidState, NotFound, VersionConflict
 from tampu.model.message import Message, State
 from tampu.model.outcome import Outcome
 from tampu.model.states import TERMINAL
 
+DEAD_LETTERS = "dead_letters"
+"""The follower that carries out `dead_letter_to` (`tampu.broker.dead.follower`)."""
 _STEP = 500
 _PAGE_BYTES = 8 << 20
 _FIRST = 32
@@ -114,6 +117,13 @@ def purged_states(queue: Any, given: Any) -> list[State]:
     if State.LEASED in states:
         raise InvalidState("leased messages cannot be purged", hint="cancel them, or wait until they are settled")
     return states
+
+
+def check_dead_letter_to(queue: str, target: Any) -> None:
+    if validate.name(target, "dead_letter_to") == queue:
+        raise InvalidConfig(
+            "dead letters of a queue cannot be copied to itself", field="dead_letter_to", hint="name another queue"
+        )
 
 
 class Admin(Recording):
@@ -318,6 +328,8 @@ class Admin(Recording):
         the queue itself, without inherited ones.
         """
         validate.queue_or_scope(queue)
+        if changes.get("dead_letter_to"):
+            check_dead_letter_to(queue, changes["dead_letter_to"])
         for _ in range(_TRIES):
             document: port.Document | None = yield Read(lambda engine: engine.document(KIND, self.tenant, queue))
             old = QueueConfig() if document is None else read_config(document.value)
@@ -327,9 +339,10 @@ class Admin(Recording):
             moves = ranks or bool(_OF_GROUPS & changes.keys())
             if moves:
                 yield from self._mark(queue, ranks=ranks)
+            calls = yield from self._follower_uses(old, new)
             try:
                 put = port.PutDocument(KIND, self.tenant, queue, msgspec.json.encode(new), version)
-                yield from self.recorded([put], "queue.config", queue, old, new)
+                yield from self.recorded([put, *calls], "queue.config", queue, old, new)
             except VersionConflict:
                 continue
             self.core.settings.forget()
@@ -339,6 +352,12 @@ class Admin(Recording):
                 self.core.wake_waiters()
             return new
         raise VersionConflict(f"the settings of {queue} keep changing", hint="try again")
+
+    def _follower_uses(self, old: QueueConfig, new: QueueConfig) -> Steps[list[Any]]:
+        """The calls by which the follower of `dead_letter_to` begins with the first queue that uses it, and ends."""
+        before, after = (DEAD_LETTERS if config.dead_letter_to else None for config in (old, new))
+        calls: list[Any] = yield Read(lambda engine: uses.changes(engine, self.tenant, before, after))
+        return calls
 
     def _mark(self, queue: str, *, ranks: bool = True) -> Steps[None]:
         """Record that ordering or groups are about to change, so that maintenance goes on if this process dies."""
@@ -398,12 +417,13 @@ class Admin(Recording):
     def reset_config(self, queue: str) -> Steps[bool]:
         """Remove the settings of a queue, so that it inherits all. Its messages stay. False if it had none."""
         validate.queue_or_scope(queue)
-        if (yield Read(lambda _: self.core.settings.own(self.tenant, queue))) is None:
-            return False
         old: QueueConfig | None = yield Read(lambda _: self.core.settings.own(self.tenant, queue))
+        if old is None:
+            return False
         yield from self._mark(queue)
+        calls = yield from self._follower_uses(old, QueueConfig())
         delete = port.DeleteDocument(KIND, self.tenant, queue)
-        (gone,) = yield from self.recorded([delete], "queue.reset", queue, old)
+        gone, *_ = yield from self.recorded([delete, *calls], "queue.reset", queue, old)
         self.core.settings.forget()
         if gone:
             yield from reorder.follow(self.tenant, queue)

@@ -22,6 +22,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 EXPIRY, RETENTION, SCHEDULES, REORDER, ALERTS = "expiry", "retention", "schedules", "reorder", "alerts"
+REPLAYS = "replays"
 TASKS = (
     Task(
         EXPIRY,
@@ -30,11 +31,12 @@ TASKS = (
     ),
     Task(
         RETENTION,
-        "removes ended messages, results, keys and journal records past their retention",
+        "removes ended messages, dead letters, results, keys and journal records past their retention",
         "every 5 seconds, every 30 if there was nothing",
     ),
     Task(SCHEDULES, "publishes the messages of schedules", "when a schedule is due"),
     Task(REORDER, "completes a change of a queue's ordering or group limits", "after the change"),
+    Task(REPLAYS, "carries on replays of dead letters", "at the rate of the replay"),
     Task(ALERTS, "evaluates alerts", "every 30 seconds while something happens"),
 )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tampu.broker.dead.follower import DeadLetterFollower
 from tampu.broker.followers import Handler
 from tampu.broker.policies.alerts.follower import AlertFollower
 from tampu.broker.policies.rules.follower import RuleFollower
 
-OWN: tuple[Handler, ...] = (RuleFollower(), AlertFollower())
+OWN: tuple[Handler, ...] = (RuleFollower(), AlertFollower(), DeadLetterFollower())

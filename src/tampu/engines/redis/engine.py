@@ -43,6 +43,7 @@ _SINGLE: tuple[tuple[type[Any], Callable[[RunContext, Any], Operation[Any]]], ..
     (port.Cancel, lambda context, call: admin.steer(context, "cancel", call)),
     (port.Free, lambda context, call: admin.steer(context, "release_held", call)),
     (port.Replay, lambda context, call: admin.steer(context, "replay", call)),
+    (port.UndoReplay, lambda context, call: admin.steer(context, "undo_replay", call)),
     (port.Together, units.together),
     (port.Purge, admin.purge),
     (port.Rerank, admin.rerank),

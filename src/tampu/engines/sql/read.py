@@ -61,6 +61,12 @@ def states(db: Db, seqs: Sequence[int]) -> dict[int, tuple[int, str | None]]:
     return {seq: (state, text(reason)) for seq, *_, state, _attempts, _run_at, _ended, reason, _cancel, _error in rows}
 
 
+def attempts(db: Db, seqs: Sequence[int]) -> dict[int, int]:
+    """{seq: attempts}."""
+    rows = db.rows("select_messages", Ints(seqs)) if seqs else []
+    return {seq: attempts for seq, *_, _state, attempts, _run_at, _ended, _reason, _cancel, _error in rows}
+
+
 def _message(
     db: Db, registry: QueueRegistry, row: Any, failures: tuple[Failure, ...] = (), result: bytes | None = None
 ) -> Message:

@@ -97,6 +97,10 @@ class Caller:
     def somewhere(self, permission: str) -> bool:
         return bool(self._patterns.get(permission))
 
+    def patterns(self, permission: str) -> list[str]:
+        """Patterns of the queues that the permission covers."""
+        return [pattern.text for pattern in self._patterns.get(permission, ())]
+
     def need(self, permission: str, *queues: str) -> None:
         for queue in queues:
             if not self.may(permission, queue):

@@ -92,6 +92,8 @@ async def put_config(queue: QueueName, request: CurrentRequest, caller: CurrentC
     changes: dict[str, Any] = {
         name: getattr(body, name) for name in body.__struct_fields__ if getattr(body, name) is not msgspec.UNSET
     }
+    if isinstance(target := changes.get("dead_letter_to"), str) and target:
+        caller.need("operate", target)
     return answer(request, await request.drive(request.verbs.put_config(queue, **changes)))
 
 

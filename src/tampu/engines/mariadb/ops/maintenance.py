@@ -82,12 +82,18 @@ def delete_reaped_claims(db: Db, untils: Ints, leases: Ints) -> None:
     db.submit("delete_settled_claims", untils, leases)
 
 
-def purge_dead(db: Db, q: int, limit: int) -> Operation:
-    answer = db.submit("purge_dead", q, limit)
+def purge_dead(db: Db, q: int, limit: int, until: int) -> Operation:
+    answer = db.submit("purge_dead", q, limit, until)
     yield
     rows = answer.get()
     db.submit("revive_dead", Ints(seq for seq, _ in rows))
     return rows_with_attempts(db, rows)
+
+
+def remove_dead(db: Db, seqs: Ints) -> Operation:
+    out = db.submit("remove_dead", seqs)
+    yield
+    return rows_with_attempts(db, out.get())
 
 
 def remove_ended(db: Db, seqs: Ints) -> Operation:

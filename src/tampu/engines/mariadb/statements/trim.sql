@@ -67,10 +67,17 @@ DELETE FROM tampu_ended WHERE seq IN ($1) LIMIT #1 RETURNING seq
 -- name: purge_dead
 -- Locks the oldest dead messages of a queue. Skips rows that others have locked.
 -- Run by: purge
--- In:  $1 q, $2 limit
+-- In:  $1 q, $2 limit, $3 died by this time
 -- Out: seq, attempts
-SELECT seq, attempts FROM tampu_dead FORCE INDEX (of_queue) WHERE q = $1 ORDER BY at, seq LIMIT $2
+SELECT seq, attempts FROM tampu_dead FORCE INDEX (of_queue) WHERE q = $1 AND at <= $3 ORDER BY at, seq LIMIT $2
 FOR UPDATE SKIP LOCKED
+
+-- name: remove_dead
+-- Removes messages from `dead`.
+-- Run by: purge
+-- In:  $1 seqs
+-- Out: seq, attempts of those that were there
+DELETE FROM tampu_dead WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 
 -- name: delete_messages
 -- Removes messages that are in no index any more, with their history and result.

@@ -74,12 +74,23 @@ DELETE FROM tampu.ended WHERE seq = ANY ($1::int8[]) RETURNING seq
 -- name: purge_dead
 -- Removes the oldest messages of a queue from `dead`.
 -- Run by: purge
--- In:  $1 q, $2 limit
+-- In:  $1 q, $2 limit, $3 died by this time
 -- Out: message row
 WITH gone AS (
   DELETE FROM tampu.dead WHERE seq = ANY (ARRAY(
-    SELECT seq FROM tampu.dead WHERE q = $1::int8 ORDER BY q, at, seq LIMIT $2::int8 FOR UPDATE SKIP LOCKED))
+    SELECT seq FROM tampu.dead WHERE q = $1::int8 AND at <= $3::int8 ORDER BY q, at, seq LIMIT $2::int8
+    FOR UPDATE SKIP LOCKED))
   RETURNING seq, attempts)
+SELECT m.seq, m.q, g.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.rank, m.max_attempts,
+  m.expires, m.key IS NOT NULL
+FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m ORDER BY m.seq
+
+-- name: remove_dead
+-- Removes messages from `dead`.
+-- Run by: purge
+-- In:  $1 seqs
+-- Out: message row of those that were there
+WITH gone AS (DELETE FROM tampu.dead WHERE seq = ANY ($1::int8[]) RETURNING seq, attempts)
 SELECT m.seq, m.q, g.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.rank, m.max_attempts,
   m.expires, m.key IS NOT NULL
 FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m ORDER BY m.seq

@@ -1,4 +1,4 @@
-"""cancel, free, replay, purge, rerank, regroup: changes to single messages and to whole queues.
+"""cancel, free, replay and its undo, purge, rerank, regroup: changes to single messages and to whole queues.
 
 Contract of the first three: one outcome per item, in order; NotFound for an id that the tenant does not have.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tampu.engines.groups import stored
-from tampu.engines.port import Cancel, Free, Purge, Regroup, Replay, Rerank
+from tampu.engines.port import Cancel, Free, Purge, Regroup, Replay, Rerank, UndoReplay
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
@@ -21,6 +21,9 @@ from tampu.model.rank import rank
 
 Located = tuple[QueueEntry, str]
 """A queue and the name of a message in it: its number, or the id the user gave."""
+Steered = Cancel | Free | Replay | UndoReplay
+"""A call that changes messages by their ids."""
+_WANTED: dict[type, str] = {Free: "held", Replay: "dead", UndoReplay: "waiting for its delivery"}
 _CURSORS = 1 << 64
 """Larger than any cursor of a scan."""
 
@@ -53,7 +56,7 @@ def by_name(registry: QueueRegistry, tenant: str, wanted: Sequence[str]) -> Oper
 class Named(NamedTuple):
     """A message that a call names."""
 
-    call: Cancel | Free | Replay
+    call: Steered
     item: int
     """Its index in the call."""
     name: str
@@ -64,7 +67,7 @@ class Named(NamedTuple):
         return self.call.ids[self.item]
 
 
-def steer(context: RunContext, script: str, call: Cancel | Free | Replay) -> Operation[list[Outcome]]:
+def steer(context: RunContext, script: str, call: Steered) -> Operation[list[Outcome]]:
     """Run a script on each id. Tries it as an id that tampu made first, then as one that the user gave."""
     answers: dict[int, list[Any] | TampuError] = {}
     left = list(range(len(call.ids)))
@@ -105,6 +108,8 @@ def _how(one: Named, bodies: list[bytes]) -> dict[str, Any]:
     how: dict[str, Any] = {"w": call.actor}
     if isinstance(call, Replay):
         how["m"] = call.max_attempts[one.item]
+    elif isinstance(call, UndoReplay):
+        how |= {"d": call.reasons[one.item], "a": call.attempts[one.item]}
     elif isinstance(call, Cancel):
         how |= {"d": call.dead, "e": call.error, "r": call.reason}
     else:
@@ -115,7 +120,7 @@ def _how(one: Named, bodies: list[bytes]) -> dict[str, Any]:
     return {name: value for name, value in how.items() if value is not None}
 
 
-def outcome(call: Cancel | Free | Replay, id: str, answer: list[Any] | TampuError | None) -> Outcome:
+def outcome(call: Steered, id: str, answer: list[Any] | TampuError | None) -> Outcome:
     if isinstance(answer, TampuError):
         return Outcome(id, None, answer)
     if answer is None:
@@ -130,7 +135,7 @@ def outcome(call: Cancel | Free | Replay, id: str, answer: list[Any] | TampuErro
     elif isinstance(call, Free) and context[0]:
         error = InvalidState("the message waits for its turn in its group", hint="it continues by itself")
     else:
-        error = InvalidState(f"the message is {state}, not {'held' if isinstance(call, Free) else 'dead'}")
+        error = InvalidState(f"the message is {state}, not {_WANTED[type(call)]}")
     return Outcome(id, None, error)
 
 
@@ -140,7 +145,14 @@ def purge(context: RunContext, call: Purge) -> Operation[int]:
         raise NotFound(f"no queue {call.queue}", field="queue")
     if call.state is State.LEASED:
         raise InvalidState("leased messages cannot be purged", hint="cancel them, or wait until they end")
-    (reply,) = yield [context.write.script("purge", entry.tag, rows.CODE[call.state], call.limit, call.actor or "")]
+    names: bytes | str = ""
+    if call.ids is not None:
+        made = yield from context.registry.by_ids(call.ids)
+        of_queue = {id: number for id, (its_entry, number) in made.items() if its_entry == entry}
+        names = rows.encode([of_queue.get(id, id) for id in call.ids])
+    until = "" if call.until_us is None else call.until_us
+    arguments = (rows.CODE[call.state], call.limit, call.actor or "", until, names)
+    (reply,) = yield [context.write.script("purge", entry.tag, *arguments)]
     (purged,) = context.read_reply(entry, reply)
     return int(purged)
 

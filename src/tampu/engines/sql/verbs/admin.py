@@ -1,4 +1,4 @@
-"""extend, cancel, free, replay, rerank, regroup.
+"""extend, cancel, free, replay and its undo, rerank, regroup.
 
 Contract of each: one outcome per item, in order; an id that is not the tenant's is NotFound; nothing else changes.
 If others move a message at the same time, it is looked up again: the outcome tells its final state.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tampu.engines.encoding import CODE, DEAD, HELD, LEASED, STATES, parse_receipt
 from tampu.engines.groups import MOST_FREED, Limits, stored
-from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
+from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank, UndoReplay
 from tampu.engines.rules import lost, not_waiting, replaced
 from tampu.engines.sql import read
 from tampu.engines.sql.commit import Commit
@@ -21,7 +21,7 @@ from tampu.engines.sql.rules.group_rates import retime
 from tampu.engines.sql.rules.groups import admit, fill, leave_groups, lock_groups, set_limits
 from tampu.engines.sql.rules.indexes import restore_marks, withdraw
 from tampu.engines.sql.rules.message_row import MessageRow, Waiting
-from tampu.engines.sql.rules.moves import end_waiting
+from tampu.engines.sql.rules.moves import Move, end_waiting, write_moves
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import unpack_body
 from tampu.model.outcome import Outcome
@@ -194,6 +194,24 @@ def _replay(call: Replay, commit: Commit, seqs: dict[int, str]) -> dict[int, int
         commit.note("replay", code, message, call.actor)
         done[message.seq] = code
     return done
+
+
+def undo_replay(commit: Commit, call: UndoReplay) -> list[Outcome]:
+    return _each_once(commit, call.tenant, call.ids, functools.partial(_undo_replay, call), "waiting for its delivery")
+
+
+def _undo_replay(call: UndoReplay, commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+    """Messages are locked before their attempts are read: a claim either has them already, or does not get them."""
+    before = dict(zip(call.ids, zip(call.reasons, call.attempts, strict=True), strict=True))
+    locked = [MessageRow(*row).seq for row in commit.db.rows("lock_waiting", Ints(seqs))] if seqs else []
+    untouched = [seq for seq, attempts in read.attempts(commit.db, locked).items() if not attempts]
+    moves = []
+    for seq, message in sorted(withdraw(commit, untouched).items()):
+        reason, attempts = before[seqs[seq]]
+        dead = message._replace(attempts=attempts)
+        moves.append(Move(dead, DEAD, "reject", reason=reason, worker=call.actor, detail=reason or None))
+    write_moves(commit, moves)
+    return {move.message.seq: DEAD for move in moves}
 
 
 def rerank(commit: Commit, call: Rerank) -> int | None:

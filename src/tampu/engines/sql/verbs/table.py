@@ -47,6 +47,7 @@ VERBS: dict[type[Any], Verb] = {
     port.Cancel: each(admin.cancel),
     port.Free: each(admin.free),
     port.Replay: each(admin.replay),
+    port.UndoReplay: each(admin.undo_replay),
     port.Purge: each(trim.purge),
     port.Rerank: each(admin.rerank),
     port.Regroup: each(admin.regroup),

@@ -15,7 +15,7 @@ from tampu.engines.port import Purge, Trim
 from tampu.engines.sql import journal
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints
-from tampu.engines.sql.read import live_page
+from tampu.engines.sql.read import find, live_page
 from tampu.engines.sql.rules.group_rates import retime_ahead
 from tampu.engines.sql.rules.groups import leave_groups
 from tampu.engines.sql.rules.indexes import withdraw
@@ -23,6 +23,7 @@ from tampu.engines.sql.rules.message_row import MessageRow
 from tampu.model.errors import InvalidState, NotFound
 
 _ENDINGS = 100
+_ANY_TIME = (1 << 63) - 1
 
 
 def purge(commit: Commit, call: Purge) -> int:
@@ -34,7 +35,7 @@ def purge(commit: Commit, call: Purge) -> int:
     if code in (DONE, CANCELLED, EXPIRED):
         gone = [MessageRow(*row) for row in _drop_ended(commit, q, code, limit, before=None)]
     elif code == DEAD:
-        gone = [MessageRow(*row) for row in commit.db.rows("purge_dead", q, limit)]
+        gone = [MessageRow(*row) for row in _drop_dead(commit, q, call)]
         commit.count(q, DEAD, -len(gone))
     else:
         seqs = [seq for seq, _ in live_page(commit.db, q, code, None, limit)]
@@ -45,6 +46,16 @@ def purge(commit: Commit, call: Purge) -> int:
         commit.note("purge", None, message, call.actor)
     _forget(commit, [message.seq for message in gone])
     return len(gone)
+
+
+def _drop_dead(commit: Commit, q: int, call: Purge) -> list[Any]:
+    """Take dead messages of a queue out of their index: the oldest, or those with the given ids."""
+    if call.ids is None:
+        until = _ANY_TIME if call.until_us is None else call.until_us
+        return commit.db.rows("purge_dead", q, call.limit, until)
+    found = find(commit.db, commit.registry, call.tenant, call.ids) if call.ids else {}
+    seqs = sorted({seq for seq, queue in found.values() if queue == q})[: call.limit]
+    return commit.db.rows("remove_dead", Ints(seqs)) if seqs else []
 
 
 def _drop_ended(

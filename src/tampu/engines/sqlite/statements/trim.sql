@@ -49,12 +49,22 @@ DELETE FROM tampu_ended WHERE seq IN (SELECT value FROM json_each($1)) RETURNING
 -- name: purge_dead
 -- Removes the oldest messages of a queue from `dead`.
 -- Run by: purge
--- In:  $1 q, $2 limit
+-- In:  $1 q, $2 limit, $3 died by this time
 -- Out: message row
 SELECT m.seq, m.q, d.attempts, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires,
   m.key IS NOT NULL
-FROM tampu_dead d CROSS JOIN tampu_message m ON m.seq = d.seq WHERE d.q = $1 ORDER BY d.at, d.seq LIMIT $2;
-DELETE FROM tampu_dead WHERE seq IN (SELECT seq FROM tampu_dead WHERE q = $1 ORDER BY at, seq LIMIT $2)
+FROM tampu_dead d CROSS JOIN tampu_message m ON m.seq = d.seq WHERE d.q = $1 AND d.at <= $3 ORDER BY d.at, d.seq LIMIT $2;
+DELETE FROM tampu_dead WHERE seq IN (SELECT seq FROM tampu_dead WHERE q = $1 AND at <= $3 ORDER BY at, seq LIMIT $2)
+
+-- name: remove_dead
+-- Removes messages from `dead`.
+-- Run by: purge
+-- In:  $1 seqs
+-- Out: message row of those that were there
+SELECT m.seq, m.q, d.attempts, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires,
+  m.key IS NOT NULL
+FROM json_each($1) j CROSS JOIN tampu_dead d ON d.seq = j.value CROSS JOIN tampu_message m ON m.seq = d.seq;
+DELETE FROM tampu_dead WHERE seq IN (SELECT value FROM json_each($1))
 
 -- name: delete_messages
 -- Removes messages that are in no index any more, with their history and result.

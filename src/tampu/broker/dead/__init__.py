@@ -1,0 +1,1 @@
+"""Dead letters over time: retention, search across queues, replay at a rate with undo, copies for workers."""
