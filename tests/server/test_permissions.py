@@ -21,6 +21,8 @@ OF_THE_STORE = {
     "list_agents", "get_agent", "run_agent", "pause_agent", "resume_agent",
 }  # fmt: skip
 """Only for keys of all tenants: tests/server/test_followers.py."""
+OF_A_REPLAY = {"get_dead_replay", "cancel_dead_replay", "undo_dead_replay"}
+"""tests/server/test_dead.py"""
 ID = "019b76da-a800-7000-8000-000000000001"
 CONFIG = "/v1/queues/jobs.a/config"
 SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
@@ -72,6 +74,11 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "get_subscription": ({"view"}, "GET", "/v1/subscriptions/jobs.a@kept", None),
     "put_subscription": ({"operate"}, "PUT", "/v1/subscriptions/jobs.a@kept", KEPT),
     "delete_subscription": ({"operate"}, "DELETE", "/v1/subscriptions/jobs.a@other", None),
+    "list_dead": ({"view"}, "GET", "/v1/dead", None),
+    "group_dead": ({"view"}, "GET", "/v1/dead/groups", None),
+    "list_dead_replays": ({"operate"}, "GET", "/v1/dead/replays", None),
+    "replay_dead": ({"operate"}, "POST", "/v1/dead/replay", {"queue": "jobs.a"}),
+    "purge_dead": ({"operate"}, "POST", "/v1/dead/purge", {"queue": "jobs.a"}),
     "put_config": ({"operate"}, "PATCH", CONFIG, {"lease": 5}),
     "reset_config": ({"operate"}, "DELETE", CONFIG, None),
     "pause": ({"operate"}, "POST", "/v1/queues/jobs.a/pause", None),
@@ -139,6 +146,8 @@ _OF_MANY = {
     "queues": "queues", "stats": "queues", "list_schedules": "schedules", "journal": "transitions",
     "list_schemas": "schemas", "list_rules": "rules", "list_subscriptions": "subscriptions", "list_alerts": "alerts",
     "alert_status": "firing",
+    "list_dead": "messages", "group_dead": "groups", "list_dead_replays": "replays",
+    "replay_dead": "count", "purge_dead": "count",
 }  # fmt: skip
 
 
@@ -150,7 +159,7 @@ def _shows_nothing(operation: str, answer: Any) -> bool:
         return _shows_no_rows(operation, answer)
     body = answer.json
     if operation in _OF_MANY:
-        return bool(body[_OF_MANY[operation]] == [])
+        return body[_OF_MANY[operation]] in ([], 0)
     if operation in ("delete_schedule", "delete_schema", "delete_rule", "delete_subscription", "delete_alert"):
         return body["deleted"] is False
     if operation == "audit":
@@ -173,7 +182,7 @@ def _shows_no_rows(operation: str, answer: Any) -> bool:
 
 
 def test_every_route_is_in_the_matrix() -> None:
-    assert set(_operations()) == set(NEEDS) | OPEN | ANY | OF_THE_STORE
+    assert set(_operations()) == set(NEEDS) | OPEN | ANY | OF_THE_STORE | OF_A_REPLAY
 
 
 @pytest.fixture

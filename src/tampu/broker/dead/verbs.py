@@ -156,7 +156,9 @@ class DeadVerbs(Admin):
         return job
 
     def _may_see(self, job: jobs.StoredJob) -> bool:
-        return "*" in self.within or set(job.filter.within) <= set(self.within)
+        """True if all queues that the job may reach are among those of the caller."""
+        reach = (job.filter.within, (job.filter.queue or "*",))
+        return any(all(any(_includes(own, place) for own in self.within) for place in places) for places in reach)
 
     def cancel_dead_replay(self, id: str) -> Steps[DeadJob]:
         """Replay nothing more. What was replayed stays so."""
@@ -286,6 +288,13 @@ class _Group:
             fingerprint=fingerprint, error=self.error, count=self.count, first_at=moment(self.first_us),
             last_at=moment(self.last_us), queues=self.queues, reasons=self.reasons, sample=self.sample,
         )  # fmt: skip
+
+
+def _includes(pattern: str, place: str) -> bool:
+    """True if the pattern matches every queue that ``place``, a queue or a pattern, does."""
+    if pattern == place:
+        return True
+    return pattern.endswith("*") and "*" not in pattern[:-1] and place.partition("*")[0].startswith(pattern[:-1])
 
 
 def _ids(ids: Any) -> tuple[str, ...]:
