@@ -119,6 +119,11 @@ def purged_states(queue: Any, given: Any) -> list[State]:
     return states
 
 
+def needed_follower(config: QueueConfig | None) -> str | None:
+    """The follower that settings need."""
+    return DEAD_LETTERS if config is not None and config.dead_letter_to else None
+
+
 def check_dead_letter_to(queue: str, target: Any) -> None:
     if validate.name(target, "dead_letter_to") == queue:
         raise InvalidConfig(
@@ -355,8 +360,8 @@ class Admin(Recording):
 
     def _follower_uses(self, old: QueueConfig, new: QueueConfig) -> Steps[list[Any]]:
         """The calls by which the follower of `dead_letter_to` begins with the first queue that uses it, and ends."""
-        before, after = (DEAD_LETTERS if config.dead_letter_to else None for config in (old, new))
-        calls: list[Any] = yield Read(lambda engine: uses.changes(engine, self.tenant, before, after))
+        needed = [(needed_follower(old), needed_follower(new))]
+        calls: list[Any] = yield Read(lambda engine: uses.changes(engine, self.tenant, needed))
         return calls
 
     def _mark(self, queue: str, *, ranks: bool = True) -> Steps[None]:

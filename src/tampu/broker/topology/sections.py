@@ -8,6 +8,7 @@ import msgspec
 
 from tampu.broker import settings, validate
 from tampu.broker.admin import reorder
+from tampu.broker.admin.verbs import check_dead_letter_to, needed_follower
 from tampu.broker.policies.definitions import DOCUMENT, MOST, Kind, calls_to_delete, calls_to_put, newest
 from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.model.config import DURATIONS, SYSTEM, QueueConfig, change, read_config
@@ -94,6 +95,8 @@ class QueueSection(Section):
         validate.queue_or_scope(name)
         old = None if document is None else read_config(document.value)
         given = {field: _seconds(field, value) for field, value in fields.items()}
+        if given.get("dead_letter_to"):
+            check_dead_letter_to(name, given["dead_letter_to"])
         new = change(QueueConfig(status=None if old is None else old.status), given)
         if new == old:
             return None
@@ -104,7 +107,8 @@ class QueueSection(Section):
         ]
         calls += _marks(engine, verbs.tenant, name, old or QueueConfig(), new)
         before = None if old is None else plain(old)
-        return Plan(self.changed(name, before, plain(new)), "queue.config", calls)
+        needed = (needed_follower(old), needed_follower(new))
+        return Plan(self.changed(name, before, plain(new)), "queue.config", calls, needed=needed)
 
     def remove(self, engine: Engine, verbs: Any, name: str, document: Document) -> Plan | None:
         old = read_config(document.value)
@@ -115,7 +119,7 @@ class QueueSection(Section):
         else:
             calls = [PutDocument(settings.KIND, verbs.tenant, name, msgspec.json.encode(new), document.version)]
         calls += _marks(engine, verbs.tenant, name, old, new)
-        return Plan(self.changed(name, plain(old), None), "queue.reset", calls)
+        return Plan(self.changed(name, plain(old), None), "queue.reset", calls, needed=(needed_follower(old), None))
 
     def schema(self) -> tuple[Any, set[str]]:
         return QueueConfig, set()
