@@ -23,7 +23,7 @@ def _rules(store: tampu.Store) -> None:
     """Twenty rules for the queue, of which the last one matches."""
     for n in range(_RULES):
         when = f"message.payload.n == {-1 - n}" if n < _RULES - 1 else "message.payload.n >= 0"
-        store.rules.put(f"r{n:02}", queues="rules", when=when, actions=[{"set": {"priority": 0}}])
+        store.rules.put(f"r{n:02}", queues="rules", when=when, actions=[{"set": {"labels": {"rule": str(n)}}}])
 
 
 def _subscriptions(store: tampu.Store) -> None:

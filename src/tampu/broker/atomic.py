@@ -48,7 +48,7 @@ class Atomic(Verbs):
 
     def publish_member(self, queue: str, news: Sequence[NewMessage | Any]) -> Any:
         step = self.publishing(queue, news)
-        return step if isinstance(step, PublishSet) else msgspec.structs.replace(step, simple=False)
+        return step.looked_up() if isinstance(step, PublishSet) else msgspec.structs.replace(step, simple=False)
 
     def settle_member(self, settlement: Settlement) -> Any:
         return msgspec.structs.replace(self._settling([settlement]), strict=True)

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from msgspec import structs
+
 from tampu.broker.agents.stored import Report
 from tampu.broker.commit_queue.completion import Completion
 from tampu.broker.commit_queue.parallel_settle import CommitQueues
@@ -113,6 +115,11 @@ class PublishSet:
     @property
     def calls(self) -> list[Publish]:
         return self.rows + self.copies
+
+    def looked_up(self) -> PublishSet:
+        """The same with calls for units that have a name: these cannot be ``simple``."""
+        rows, copies = ([structs.replace(call, simple=False) for call in part] for part in (self.rows, self.copies))
+        return PublishSet(rows, copies, self._order)
 
     @property
     def call(self) -> Publish | Together:

@@ -8,6 +8,7 @@ places that build `port.Publish` and `port.Load`. They take all settings of the 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -19,13 +20,14 @@ from tampu import tracing
 from tampu.broker import publish_steps, validate
 from tampu.broker.core import Core, PublishSet, Steps
 from tampu.broker.policies import steps as _own_steps  # noqa: F401 - fills the list of publish steps
-from tampu.broker.publish_steps import Batch, Draft, SettingsOf
+from tampu.broker.publish_steps import PAIRS, Batch, Draft, SettingsOf
 from tampu.broker.settings import Settings
 from tampu.engines import load
 from tampu.engines.port import Buffer, Item, Load, Publish
 from tampu.model.errors import InvalidMessage
-from tampu.model.message import Message, NewMessage, to_new
+from tampu.model.message import Message, NewMessage
 from tampu.model.times import SECOND, Duration, moment_or_none
+from tampu.model.values import PairsPacker
 
 _NO_PRIORITY = 0
 _NO_OPTIONS = (None,) * 18
@@ -233,16 +235,15 @@ def prepare(
         )
     if settings.status != "open":
         validate.check_open(queue, settings)
-    items, simple = validate.items(queue, settings, news)
+    items, simple, values = validate.items(queue, settings, news)
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
     steps = settings.policies or (publish_steps.ADDED and publish_steps.wanted(queue, settings))
     if batch_id is not None and (steps or not keeps_batch_ids):
         items, simple, batch_id = load.named(items, f"{tenant}/{queue}/{batch_id}"), False, None
     if steps:
-        messages = [_checked(to_new(new), item) for new, item in zip(news, items, strict=True)]
         return _through_steps(
-            tenant, queue, messages, items, settings_of, remember_us, simple, copies_by_id=copies_by_id, now=now
+            tenant, queue, news, items, settings_of, remember_us, simple, values, copies_by_id=copies_by_id, now=now
         )
     return publish_call(tenant, queue, settings, items, simple, remember_us, batch_id)
 
@@ -266,14 +267,6 @@ def _of_batch(digest: bytes, count: int) -> bytes:
 # -- publish steps
 
 
-def _checked(new: NewMessage, item: Item) -> NewMessage:
-    """The message as steps see it: checked, the payload encoded, with its id if it has one."""
-    body = item.body
-    return msgspec.structs.replace(
-        new, payload=body.payload, content_type=body.content_type, type=body.type, id=item.id
-    )
-
-
 def _unpacked(item: Item, settings: Settings) -> NewMessage:
     """The message of an item, without what it got from the settings of its queue: steps may route it to another."""
 
@@ -293,59 +286,104 @@ def _unpacked(item: Item, settings: Settings) -> NewMessage:
 def _through_steps(
     tenant: str,
     queue: str,
-    messages: Sequence[NewMessage],
+    news: Sequence[Any],
     items: Sequence[Item],
     settings_of: SettingsOf,
     remember_us: int,
     simple: bool = False,
+    values: Sequence[Any] | None = None,
     *,
     copies_by_id: bool = False,
     now: Callable[[], int] | None = None,
 ) -> Publish | PublishSet:
-    alone = len(items) == 1
-    drafts = [
-        Draft(queue, message, item, None if alone else at)
-        for at, (message, item) in enumerate(zip(messages, items, strict=True))
-    ]
-    batch = Batch(tenant, drafts, settings_of, copies_by_id=copies_by_id, now=now)
+    positions: Iterable[int | None] = [None] if len(items) == 1 else range(len(items))
+    if values is None:
+        drafts = [Draft(queue, *each) for each in zip(news, items, positions, strict=True)]
+    else:
+        drafts = [Draft(queue, *each) for each in zip(news, items, positions, values, strict=True)]
+    batch = Batch(tenant, drafts, settings_of, plain=simple, copies_by_id=copies_by_id, now=now)
     batch.run()
-    settings_of = batch.settings_of
-    if not batch.copies and all(
-        draft.message is message and draft.queue == queue and draft.ends is None
-        for draft, message in zip(drafts, messages, strict=True)
-    ):
-        return publish_call(tenant, queue, settings_of(queue), items, simple, remember_us)
+    made = _Items(queue, batch.settings_of)
     by_queue: dict[str, list[Item]] = {}
-    order: list[tuple[str, int]] = []
-    for draft, message in zip(drafts, messages, strict=True):
-        unchanged = draft.message is message and draft.queue == queue and draft.ends is None
-        queued = by_queue.setdefault(draft.queue, [])
-        order.append((draft.queue, len(queued)))
-        queued.append(draft.origin if unchanged else _rebuilt(draft, settings_of))
+    for draft in drafts:
+        by_queue.setdefault(draft.queue, []).append(made.of(draft))
     copies: dict[str, list[Item]] = {}
     for draft in batch.copies:
-        copies.setdefault(draft.queue, []).append(_rebuilt(draft, settings_of))
+        copies.setdefault(draft.queue, []).append(made.of(draft))
 
     def calls(by_queue: dict[str, list[Item]]) -> list[Publish]:
         return [
-            publish_call(tenant, name, settings_of(name), queued, remember_us=remember_us)
+            publish_call(tenant, name, batch.settings_of(name), queued, made.simple and simple, remember_us)
             for name, queued in by_queue.items()
         ]
 
-    call_numbers = {name: number for number, name in enumerate(by_queue)}
-    return PublishSet(calls(by_queue), calls(copies), [(call_numbers[name], at) for name, at in order])
+    stored = calls(by_queue)
+    if len(stored) == 1 and not copies and not batch.spreads:
+        return stored[0]
+    spread = [
+        publish_call(tenant, name, batch.settings_of(name), made.spread(name, some), simple=True)
+        for name, some in batch.spreads
+    ]
+    numbers = {name: (number, itertools.count()) for number, name in enumerate(by_queue)}
+    order = [(number, next(at)) for number, at in (numbers[draft.queue] for draft in drafts)]
+    return PublishSet(stored, calls(copies) + spread, order)
 
 
-def _rebuilt(draft: Draft, settings_of: SettingsOf) -> Item:
-    """The item of a message that steps have changed. Its idempotency key still stands for the original message."""
-    settings = settings_of(validate.name(draft.queue, "queue"))
-    validate.check_open(draft.queue, settings)
-    message = draft.message
-    if draft.ends is not None:
-        message = msgspec.structs.replace(message, hold=message.hold or draft.ends.reason)
-    item = validate.item(draft.queue, settings, message)
-    if draft.ends is not None:
-        item = msgspec.structs.replace(item, ends=draft.ends)
-    if item.digest is None:
+class _Items:
+    """Makes the items of messages that went through the steps. Most steps change nothing, or headers and labels."""
+
+    def __init__(self, queue: str, settings_of: SettingsOf) -> None:
+        self._queue = queue
+        self._settings_of = settings_of
+        self._packer: PairsPacker | None = None
+        self.simple = True
+        """False as soon as an item was made that a simple batch cannot have, if its origin can be in one."""
+        self._made: dict[int, Item] = {}
+        """The items of messages that end, by the identity of the draft: as their copies have them."""
+        self._spread: dict[tuple[int, int, str], list[Item]] = {}
+        """By the identity of the list of drafts, and what the items have from their queue."""
+
+    def of(self, draft: Draft) -> Item:
+        item = draft.origin
+        if draft.queue == self._queue and draft.changes.keys() <= PAIRS:
+            if draft.changes:
+                item = self._with_pairs(draft)
+        else:
+            item = self._rebuilt(draft)
+        if draft.ends is not None:
+            self.simple = False
+            self._made[id(draft)] = item
+            return msgspec.structs.replace(item, ends=draft.ends)
         return item
-    return msgspec.structs.replace(item, digest=draft.origin.digest, window_us=draft.origin.window_us)
+
+    def _with_pairs(self, draft: Draft) -> Item:
+        """The item with other headers and labels. All messages of a batch often get the same ones."""
+        origin, changes, packer = draft.origin, draft.changes, self._packer
+        body = origin.body
+        headers, labels = changes.get("headers", body.headers), changes.get("labels", body.labels)
+        if packer is None or packer.headers != headers or packer.labels != labels:
+            packer = self._packer = PairsPacker(validate.pairs(headers, "headers"), validate.pairs(labels, "labels"))
+        body, packed = packer.packed(body, origin.packed, headers or None, labels or None)
+        return msgspec.structs.replace(origin, body=body, packed=packed)
+
+    def _rebuilt(self, draft: Draft) -> Item:
+        """The item of a message that steps have changed. Its idempotency key still stands for the original message."""
+        settings = self._settings_of(validate.name(draft.queue, "queue"))
+        validate.check_open(draft.queue, settings)
+        item = validate.item(draft.queue, settings, draft.message)
+        self.simple = self.simple and settings.simple and item.id is None and validate.is_simple(item)
+        if item.digest is None:
+            return item
+        return msgspec.structs.replace(item, digest=draft.origin.digest, window_us=draft.origin.window_us)
+
+    def spread(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Item]:
+        """The items of plain messages, as ``queue`` gets them. Bodies are shared."""
+        settings = self._settings_of(queue)
+        validate.check_open(queue, settings)
+        same = (id(drafts), settings.max_attempts, settings.ordering)
+        if same not in self._spread:
+            made = [self._made[id(draft)] for draft in drafts]
+            self._spread[same] = [
+                Item(item.body, item.packed, settings.max_attempts, settings.ordering) for item in made
+            ]
+        return self._spread[same]

@@ -30,12 +30,15 @@ import msgspec
 from tampu.broker.settings import Settings
 from tampu.engines.port import Ending, Item
 from tampu.model.errors import InvalidMessage
-from tampu.model.message import NewMessage, State, decode
+from tampu.model.message import NewMessage, State, decode, to_new
 
 SettingsOf = Callable[[str], Settings]
 """Queue name → current settings, in one tenant."""
 _IDENTITY = frozenset({"id", "idempotency_key"})
 _NUMBER_BYTES = 5
+PAIRS = frozenset({"headers", "labels"})
+_OF_BODY = PAIRS | {"payload", "content_type", "type"}
+"""Fields that change the body of a message and nothing else."""
 
 
 class PublishStep(Protocol):
@@ -70,16 +73,22 @@ def wanted(queue: str, settings: Settings) -> bool:
     return settings.policies or (bool(ADDED) and any(step.wants(queue, settings) for step in ADDED))
 
 
+_UNKNOWN = object()
+
+
 class Draft:
-    """One message on its way through the steps."""
+    """One message on its way through the steps. What no step asks for is not made."""
 
-    __slots__ = ("ends", "message", "origin", "position", "queue")
+    __slots__ = ("_message", "_new", "_value", "changes", "ends", "origin", "position", "queue")
 
-    def __init__(self, queue: str, message: NewMessage, origin: Item, position: int | None) -> None:
+    def __init__(self, queue: str, new: Any, origin: Item, position: int | None, value: Any = _UNKNOWN) -> None:
         self.queue = queue
         """Where it goes. Assign another name to route it."""
-        self.message = message
-        """Its fields, with the payload encoded."""
+        self._new = new
+        self._message: NewMessage | None = None
+        self._value = value
+        self.changes: dict[str, Any] = {}
+        """The fields that steps have changed."""
         self.origin = origin
         """The original message: as it was published, or the one that this is a copy of."""
         self.position = position
@@ -88,12 +97,37 @@ class Draft:
         """Set if it is stored as ended."""
 
     @property
+    def message(self) -> NewMessage:
+        """Its fields, with the payload encoded, its type and its id if it has one."""
+        if self._message is None:
+            body, new = self.origin.body, to_new(self._new)
+            known = {"payload": body.payload, "content_type": body.content_type, "type": body.type}
+            self._message = msgspec.structs.replace(new, **(known | {"id": self.origin.id} | self.changes))
+        return self._message
+
+    @property
+    def changed(self) -> bool:
+        """True if it is not stored as it was published."""
+        return bool(self.changes) or self.ends is not None
+
+    def field(self, name: str) -> Any:
+        """A field of its body: type, payload, content_type, priority, headers, labels, key, group, …"""
+        return self.changes[name] if name in self.changes else getattr(self.origin.body, name)
+
+    @property
     def payload(self) -> Any:
-        """The payload, decoded by its content type. Raises `InvalidMessage` if that fails."""
-        try:
-            return decode(self.message.payload, self.message.content_type or "")
-        except (ValueError, msgspec.MsgspecError) as error:
-            self.refuse(f"the payload cannot be decoded: {error}", field="payload")
+        """The payload, decoded by its content type. Raises `InvalidMessage` if that fails. Do not change it."""
+        if self._value is _UNKNOWN:
+            try:
+                self._value = self._decoded()
+            except (ValueError, msgspec.MsgspecError) as error:
+                self.refuse(f"the payload cannot be decoded: {error}", field="payload")
+        return self._value
+
+    def _decoded(self) -> Any:
+        if "payload" not in self.changes and "content_type" not in self.changes:
+            return decode(self.origin.body.payload, self.origin.body.content_type)
+        return decode(self.message.payload, self.message.content_type or "")
 
     def change(self, **fields: Any) -> None:
         """Change these fields of `NewMessage`. A new payload is encoded as `publish` encodes it."""
@@ -101,7 +135,37 @@ class Draft:
             raise TypeError("a step cannot change id or idempotency_key: callers use them to retry")
         if "payload" in fields:
             fields.setdefault("content_type", None)
-        self.message = msgspec.structs.replace(self.message, **fields)
+        self._set(fields)
+
+    def add_headers(self, headers: dict[str, str]) -> None:
+        """Add these to the headers of the message."""
+        old = self.field("headers")
+        self.changes["headers"] = {**old, **headers} if old else headers.copy()
+        self._message = None
+
+    def _set(self, fields: dict[str, Any]) -> None:
+        self.changes.update(fields)
+        self._message = None
+        if "payload" in fields or "content_type" in fields:
+            self._value = _UNKNOWN
+
+    @property
+    def has_new_body_only(self) -> bool:
+        """True if steps have changed nothing but its payload, type, headers and labels."""
+        return self.changes.keys() <= _OF_BODY
+
+    def identify(self) -> None:
+        """Give it an id, if it has neither id nor idempotency key, from which those of its copies derive."""
+        message = self.message
+        if message.id is None and message.idempotency_key is None:
+            self._set({"id": str(uuid.uuid4())})
+
+    def copy(self, queue: str, fields: dict[str, Any]) -> Draft:
+        """A copy of it with these fields changed."""
+        made = Draft(queue, self.message, self.origin, self.position)
+        made.changes = {"payload": self.message.payload, "content_type": self.message.content_type}
+        made.changes |= {"type": self.message.type, "id": self.message.id} | self.changes | fields
+        return made
 
     def end_done(self, reason: str) -> None:
         """Store the message as done: its copies are what is delivered."""
@@ -130,15 +194,19 @@ class Batch:
         drafts: list[Draft],
         settings_of: SettingsOf,
         *,
+        plain: bool = False,
         copies_by_id: bool = False,
         now: Callable[[], int] | None = None,
     ) -> None:
         self.tenant = tenant
+        self.plain = plain
+        """No message has an id or a key, a group, a delay or another thing to look up or wait for."""
         self._copies_by_id = copies_by_id
         """Copies have an id instead of an idempotency key, which a cluster takes in one queue of a unit only."""
         self.drafts = drafts
         """One per published message, in order."""
         self.copies: list[Draft] = []
+        self.spreads: list[tuple[str, Sequence[Draft]]] = []
         self.settings_of = functools.cache(settings_of)
         self.now = now or (lambda: time.time_ns() // 1000)
         """The time by the clock of the engine, if that is known here."""
@@ -147,12 +215,12 @@ class Batch:
         """Apply the steps one after the other. Later steps see the messages that a step routes or adds."""
         for step in (*STEPS, *ADDED):
             drafts = (*self.drafts, *self.copies)
-            wanted = {
-                queue for queue in {draft.queue for draft in drafts} if step.wants(queue, self.settings_of(queue))
-            }
-            chosen = [draft for draft in drafts if draft.queue in wanted]
-            if chosen:
-                step.apply(self, chosen)
+            queues = {draft.queue for draft in drafts}
+            wanted = {queue for queue in queues if step.wants(queue, self.settings_of(queue))}
+            if wanted == queues:
+                step.apply(self, drafts)
+            elif wanted:
+                step.apply(self, [draft for draft in drafts if draft.queue in wanted])
 
     def copy(self, draft: Draft, queue: str, name: str, **fields: Any) -> Draft:
         """Store the message also in ``queue``, with these fields changed. The copy has no ``key`` unless given.
@@ -162,18 +230,22 @@ class Batch:
         """
         if not _IDENTITY.isdisjoint(fields):
             raise TypeError("a step cannot set id or idempotency_key of a copy: they derive from those of its message")
+        draft.identify()
         original = draft.message
-        if original.id is None and original.idempotency_key is None:
-            original = draft.message = msgspec.structs.replace(original, id=str(uuid.uuid4()))
         id = None if original.id is None else derived_id(original.id, name)
         key = None if original.idempotency_key is None else _derived_key(original, name)
         if key is not None and self._copies_by_id:
             id, key = derived_id(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.tenant}/{key}")), name), None
-        same = {"id": id, "idempotency_key": key, "key": None}
-        made = Draft(queue, msgspec.structs.replace(original, **same), draft.origin, draft.position)
+        made = draft.copy(queue, {"id": id, "idempotency_key": key, "key": None})
         made.change(**fields)
         self.copies.append(made)
         return made
+
+    def spread(self, queue: str, drafts: Sequence[Draft]) -> None:
+        """Store these messages also in ``queue``, with its settings but otherwise as they are, under ids that the store
+        makes: much faster than `copy`. Only for messages that nobody can publish again, see `plain`.
+        """
+        self.spreads.append((queue, drafts))
 
 
 def derived_id(id: str, name: str) -> str:

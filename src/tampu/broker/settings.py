@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -75,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Of a broadcast queue."""
     policies: bool = False
     """True if publish steps have something to do in this queue."""
+    kept: dict[Any, Any] = msgspec.field(default_factory=dict)
+    """What publish steps have computed from these settings, such as compiled rules."""
     simple: bool = False
     """True if a message without options is ready at once at rank 0 and never expires; see `validate.is_simple`."""
 
@@ -154,7 +156,7 @@ def definitions(source: Documents, tenant: str) -> list[Definition]:
 
 def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settings:
     if "@" in queue:  # the queue of a subscription: its messages were checked on their way to the broadcast queue
-        return msgspec.structs.replace(settings, broadcast=False)
+        return msgspec.structs.replace(settings, broadcast=False, kept={})
     if not (found or settings.broadcast):
         return settings
     schemas = tuple(one for one in found if isinstance(one, Schema) and one.applies_to(queue))
@@ -163,7 +165,7 @@ def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settin
     subscriptions = tuple(one for one in found if isinstance(one, Subscription) and one.applies_to(queue))
     return msgspec.structs.replace(
         settings, schemas=schemas, rules=tuple(rules), subscriptions=subscriptions,
-        policies=bool(schemas or rules or settings.broadcast),
+        policies=bool(schemas or rules or settings.broadcast), kept={},
     )  # fmt: skip
 
 

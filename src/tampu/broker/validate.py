@@ -88,7 +88,10 @@ def _encodable(value: str, field: str) -> None:
         raise InvalidMessage(f"{field} holds characters that are not valid Unicode", field=field) from None
 
 
-def _pairs(value: Any, field: str) -> dict[str, str] | None:
+def pairs(value: Any, field: str) -> dict[str, str] | None:
+    """Headers or labels; none of them is None."""
+    if value is None:
+        return None
     if not isinstance(value, dict) or len(value) > 64:
         raise InvalidMessage(f"{field} must be a mapping of at most 64 texts", field=field)
     for key, entry in value.items():
@@ -150,10 +153,14 @@ def check_open(queue: str, settings: Settings) -> None:
         )
 
 
-def items(queue: str, settings: Settings, news: Sequence[NewMessage | Any]) -> tuple[list[Item], bool]:
-    """Messages or payloads as items for the engine; and whether the batch is simple, which is decided only here."""
+def items(
+    queue: str, settings: Settings, news: Sequence[NewMessage | Any]
+) -> tuple[list[Item], bool, Sequence[Any] | None]:
+    """Messages or payloads as items for the engine; whether the batch is simple, which is decided only here; and the
+    decoded payloads, where they are known."""
     if settings.group_by != "type" and not any(type(new) is NewMessage for new in news):
-        return payload_items(settings, news), settings.simple
+        made, values = payload_items(settings, news)
+        return made, settings.simple, values
     made, simple = [], settings.simple
     for new in map(to_new, news):
         if settings.group_by != "type" and _has_no_options(new):
@@ -163,7 +170,7 @@ def items(queue: str, settings: Settings, news: Sequence[NewMessage | Any]) -> t
             simple = simple and is_simple(item)
         simple = simple and item.id is None
         made.append(item)
-    return made, simple
+    return made, simple, None
 
 
 def is_simple(item: Item) -> bool:
@@ -260,8 +267,9 @@ def _item_without_options(settings: Settings, new: NewMessage) -> Item:
     )
 
 
-def payload_items(settings: Settings, values: Sequence[Any]) -> list[Item]:
-    """Items of payloads, the most common batch, in a third of the time of `_full_item`."""
+def payload_items(settings: Settings, values: Sequence[Any]) -> tuple[list[Item], Sequence[Any] | None]:
+    """Items of payloads, the most common batch, in a third of the time of `_full_item`; and the payloads as they will
+    be decoded, if that was done."""
     most, attempts = settings.max_payload, settings.max_attempts
     more: tuple[Any, ...] = ()
     if settings.ordering != "fifo" or settings.ttl_us:
@@ -269,21 +277,24 @@ def payload_items(settings: Settings, values: Sequence[Any]) -> list[Item]:
     first = type(values[0])
     if first is bytes:
         if all(type(value) is bytes and len(value) <= most for value in values):
-            return [
+            made = [
                 Item(Body("message", value, BYTES), pack_payload("message", value, BYTES), attempts, *more)
                 for value in values
             ]
+            return made, values
     elif first is not Encoded:
-        texts = encode_simple(values)
-        if texts is not None and max(map(len, texts)) <= most:
-            return [Item(Body("message", raw), pack_payload("message", raw, JSON), attempts, *more) for raw in texts]
+        encoded = encode_simple(values)
+        if encoded is not None and max(map(len, encoded[0])) <= most:
+            texts, decoded = encoded
+            made = [Item(Body("message", raw), pack_payload("message", raw, JSON), attempts, *more) for raw in texts]
+            return made, decoded
     items = []
     for value in values:
         payload, content_type = _payload(value, None, most)
         kind = value.type if type(value) is Encoded else "message"
         body, packed = Body(kind, payload, content_type), pack_payload(kind, payload, content_type)
         items.append(Item(body, packed, attempts, *more))
-    return items
+    return items, None
 
 
 def _body(new: NewMessage, settings: Settings) -> Body:
@@ -296,8 +307,8 @@ def _body(new: NewMessage, settings: Settings) -> Body:
         payload,
         content_type,
         new.priority,
-        None if new.headers is None else _pairs(new.headers, "headers"),
-        None if new.labels is None else _pairs(new.labels, "labels"),
+        pairs(new.headers, "headers"),
+        pairs(new.labels, "labels"),
         None if new.deadline is None else instant(new.deadline, "deadline"),
         None if new.key is None else text(new.key, "key", 512),
         None if new.idempotency_key is None else text(new.idempotency_key, "idempotency_key", 512),

@@ -100,7 +100,7 @@ class RemoteVerbs(Verbs):
         """(checked items, the same messages as they are written in a request)"""
         settings = self._settings(queue)
         if not any(type(new) is NewMessage for new in news):
-            plain = validate.payload_items(settings, news)
+            plain, _ = validate.payload_items(settings, news)
             return plain, [_simple(item.body) for item in plain]
         sent, given = [], []
         for new in news:

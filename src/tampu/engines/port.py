@@ -61,9 +61,14 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     expire_us: int | None = None
     """The latest time at which it expires."""
     ends: Ending | None = None
-    """Store it as held, and end it in the same commit. Only for a body with a ``hold``. It does not count for
-    ``max_depth``, takes no slot of its group, and neither has its key nor replaces the payload of the message that
-    has it. If the message is known by its id or idempotency key, nothing ends."""
+    """Store it as held, and end it in the same commit. It does not count for ``max_depth``, takes no slot of its group,
+    and neither has its key nor replaces the payload of the message that has it. If the message is known by its id or
+    idempotency key, nothing ends."""
+
+    @property
+    def hold(self) -> str | None:
+        """Why it is held: it was published so, or it ends at once."""
+        return self.body.hold or (None if self.ends is None else self.ends.reason or self.ends.state)
 
     def expires(self, now: int) -> int | None:
         """When it expires if published now."""
@@ -395,7 +400,8 @@ class Together(msgspec.Struct, frozen=True):
 
     If one call is refused, or has an outcome with an error, the unit is refused with that error. Documents are written
     first, then leases are settled and extended, and messages published, cancelled and freed, whatever the order of
-    ``calls``. Settlements are ``strict``, and publishes are not ``simple``. Reply: list, the replies of the calls.
+    ``calls``. Settlements are ``strict``; publishes are not ``simple`` if the unit has a name. Reply: list, the replies
+    of the calls.
 
     Engines with the capability ``atomic:isolated`` use one commit: nobody sees a part. With ``atomic:eventual`` the
     parts may become visible one after the other. All are visible within seconds, whatever process dies.

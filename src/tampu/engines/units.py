@@ -75,7 +75,10 @@ def carry_out_units(
         refused: dict[int, TampuError] = {}
         for index in indexes:
             unit = units[index]
-            error = None if unit is None else refusal(replies[index])
+            reply = replies[index]
+            if isinstance(members[index], Publish) and not isinstance(reply, TampuError):
+                continue  # all or nothing: there is no error among its messages
+            error = None if unit is None else refusal(reply)
             if unit is not None and error is not None:
                 refused.setdefault(unit, error)
         if refused:

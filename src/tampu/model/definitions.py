@@ -92,6 +92,11 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """End the message without delivery; it is kept as others that have ended."""
     publish: Reply | None = None
 
+    @property
+    def expression(self) -> str | None:
+        """The CEL expression that it evaluates, if it does."""
+        return self.publish.expression if self.publish is not None else self.transform
+
 
 class Rule(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What happens to a message for which an expression is true."""

@@ -63,13 +63,17 @@ def encode(value: Any, content_type: str | None = None) -> tuple[bytes, str]:
     return raw, JSON
 
 
-def encode_simple(values: Sequence[Any]) -> list[bytes] | None:
-    """`encode` a batch as JSON in half the time. None if JSON does not keep all values: encode them one by one."""
+def encode_simple(values: Sequence[Any]) -> tuple[list[bytes], list[Any]] | None:
+    """`encode` a batch as JSON in half the time: (texts, the values that they decode to).
+
+    None if JSON does not keep all values: encode them one by one.
+    """
     if not _JSON_KINDS.issuperset(map(type, values)):
         return None
     try:
         raws = [_to_json(value) for value in values]
-        return raws if [_from_json(raw) for raw in raws] == values else None
+        decoded = [_from_json(raw) for raw in raws]
+        return (raws, decoded) if decoded == values else None
     except NOT_ENCODED:
         return None
 
@@ -88,6 +92,34 @@ def pack_body(body: Body) -> bytes:
 def pack_payload(type: str, payload: bytes, content_type: str) -> bytes:
     """`pack_body` of a body that has only these fields."""
     return _to_msgpack((type, payload) if content_type == JSON else (type, payload, content_type))
+
+
+_ARRAY = 0x90
+_PLAIN = {_ARRAY + 2: JSON, _ARRAY + 3: ""}
+"""How what `pack_payload` makes begins, and the content type that it omits."""
+
+
+class PairsPacker:
+    """Packs bodies that get these headers and labels. If they have only a payload, by adding to their bytes."""
+
+    def __init__(self, headers: dict[str, str] | None, labels: dict[str, str] | None) -> None:
+        self.headers = headers
+        self.labels = labels
+        used = (0, headers, labels) if labels else (0, headers)
+        self._start = bytes((_ARRAY + 3 + len(used),))
+        end = b"".join(map(_to_msgpack, used))
+        self._ends = {first: (_to_msgpack(omitted) if omitted else b"") + end for first, omitted in _PLAIN.items()}
+
+    def packed(
+        self, body: Body, packed: bytes, headers: dict[str, str] | None, labels: dict[str, str] | None
+    ) -> tuple[Body, bytes]:
+        """The body with headers and labels that equal these, and its bytes; ``packed`` are those that it has now."""
+        end = self._ends.get(packed[0])
+        if end is None:
+            body = msgspec.structs.replace(body, headers=headers, labels=labels)
+            return body, pack_body(body)
+        with_pairs = Body(body.type, body.payload, body.content_type, 0, headers, labels)
+        return with_pairs, self._start + packed[1:] + end
 
 
 def encode_result(value: Any) -> bytes:

@@ -224,4 +224,4 @@ def _ready_at_once(call: Publish) -> int:
     """How many of the messages will be ready when they are stored, as far as the call shows."""
     if call.simple:
         return len(call.items)
-    return sum(item.delay_us is None and item.run_us is None and not item.body.hold for item in call.items)
+    return sum(item.delay_us is None and item.run_us is None and not item.hold for item in call.items)

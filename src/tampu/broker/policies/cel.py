@@ -26,6 +26,7 @@ _LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 _COPYING = re.compile(r"\b(?:map|filter)\s*\(")
 _PATH = re.compile(r"message(?:\.[A-Za-z_]\w*)+")
 _FIELD = re.compile(r"\bmessage\.([A-Za-z_]\w*)")
+NOT_PARSED = object()
 _FAILURES = (ValueError, TypeError, KeyError, RuntimeError, ArithmeticError, OverflowError, RecursionError)
 
 
@@ -46,6 +47,8 @@ class Expression:
         self.source = source
         self._program = program
         self._copies = _COPYING.search(source) is not None
+        self.condition: Any = NOT_PARSED
+        """What `conditions` made of it."""
 
     def value(self, context: Context) -> Any:
         """Its value in a context made by `context`. Raises `Failed`."""

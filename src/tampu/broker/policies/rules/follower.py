@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tampu.broker.followers import Effects
-from tampu.broker.policies import cel
-from tampu.broker.policies.rules import seen
+from tampu.broker.policies import cel, seen
 from tampu.broker.policies.rules.names import FOLLOWER, HOPS, MOST_HOPS, hops_of
 from tampu.model.definitions import Action, Rule, matches
 from tampu.model.errors import InvalidConfig

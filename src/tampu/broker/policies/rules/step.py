@@ -8,14 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 from tampu.broker.policies import cel
-from tampu.broker.policies.rules import seen
+from tampu.broker.policies.conditions import View
 from tampu.broker.policies.rules.names import HOPS, MOST_HOPS, hops_of
+from tampu.broker.policies.rules.program import Program, program
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
-from tampu.model.definitions import Action, Changes, Rule, matches
+from tampu.model.definitions import Action, Changes, Rule
 from tampu.model.errors import InvalidConfig, InvalidMessage
 from tampu.model.reasons import ROUTING_LOOP
 from tampu.model.times import duration, moment, seconds_of
+from tampu.model.values import NOT_ENCODED, encode
 
 log = logging.getLogger("tampu")
 RULE_ERROR = "tampu-rule-error"
@@ -28,8 +30,7 @@ class RuleStep:
 
     def apply(self, batch: Batch, drafts: Sequence[Draft]) -> None:
         waiting = list(drafts)
-        while waiting:
-            draft = waiting.pop(0)
+        for draft in waiting:  # grows in the loop: copies go through the rules of their queues
             if draft.ends is None:
                 known = len(batch.copies)
                 _apply_all(batch, draft)
@@ -40,63 +41,57 @@ def _apply_all(batch: Batch, draft: Draft) -> None:
     """Apply the rules of the queue, and again those of the queue to which one routes the message."""
     while draft.ends is None:
         queue = draft.queue
-        rules = [rule for rule in batch.settings_of(queue).rules if matches(rule.types, draft.message.type or "")]
-        context = None
-        fields = cel.fields_used(tuple(source for rule in rules for source in _sources(rule)))
-        for rule in rules:
-            try:
-                if context is None:
-                    context = seen.of_draft(draft, fields)
-                if not cel.compiled(rule.when).is_true(context):
-                    continue
-                done = [_act(batch, draft, rule, number, action, context) for number, action in enumerate(rule.actions)]
-            except (cel.Failed, InvalidConfig, InvalidMessage) as error:
-                failed(draft, rule, str(error))
-                continue
-            if any(done):  # the message has another content now
-                context = None
-            if draft.queue != queue or draft.ends is not None or not rule.go_on:
-                break
+        _apply(batch, draft, program(batch.settings_of(queue), draft.field("type")))
         if draft.queue == queue:
             return
 
 
-def _sources(rule: Rule) -> tuple[str, ...]:
-    """All expressions of a rule."""
-    more = [action.transform or (action.publish and action.publish.expression) for action in rule.actions]
-    return (rule.when, *(source for source in more if source))
+def _apply(batch: Batch, draft: Draft, rules: Program) -> None:
+    """Apply rules in order, until one matches that is the last."""
+    queue, view = draft.queue, View(draft, rules.fields)
+    for find in rules.entries:
+        for rule, matched in find(view):
+            try:
+                if not matched and not view.is_true(cel.compiled(rule.when)):
+                    continue
+                if len(rule.actions) > 1 and any(action.expression for action in rule.actions):
+                    _ = view.context  # now: expressions see the message as it was before the rule
+                for number, action in enumerate(rule.actions):
+                    _act(batch, draft, rule, number, action, view)
+            except (cel.Failed, InvalidConfig, InvalidMessage) as error:
+                failed(draft, rule, str(error))
+            else:
+                if draft.ends is not None or not rule.go_on or draft.queue != queue:
+                    return
+            view = View(draft, rules.fields)  # it may have another content now
 
 
 def failed(draft: Draft, rule: Rule, why: str) -> None:
     """The message goes where it was going. It says so itself, and the log does."""
     log.warning("rule %s cannot be applied to a message of queue %s: %s", rule.name, draft.queue, why)
-    _add_headers(draft, {RULE_ERROR: f"{rule.name}: {why}"[:500]})
-
-
-def _add_headers(draft: Draft, headers: dict[str, str]) -> None:
-    draft.change(headers={**(draft.message.headers or {}), **headers})
+    draft.add_headers({RULE_ERROR: f"{rule.name}: {why}"[:500]})
 
 
 def _hop(draft: Draft, rule: Rule) -> str | None:
     """The number of this hop as a header; None if the message has made too many, and is dead now."""
-    hops = hops_of(draft.message.headers) + 1
+    hops = hops_of(draft.field("headers")) + 1
     if hops > MOST_HOPS:
         draft.end_dead(ROUTING_LOOP, f"rules moved it {MOST_HOPS} times, the last was {rule.name}")
         return None
     return str(hops)
 
 
-def _act(batch: Batch, draft: Draft, rule: Rule, number: int, action: Action, context: Any) -> bool:
-    """Carry out one action; true if the message was changed."""
+def _act(batch: Batch, draft: Draft, rule: Rule, number: int, action: Action, view: View) -> None:
+    """Carry out one action."""
     if draft.ends is not None:
-        return False
+        return
     if action.set is not None:
         draft.change(**_changes(action.set, draft, batch))
     elif action.transform is not None:
-        draft.change(payload=cel.compiled(action.transform).value(context))
+        draft.change(**_encoded(cel.compiled(action.transform).value(view.context)))
     elif action.route is not None:
         if action.route != draft.queue and (hop := _hop(draft, rule)) is not None:
-            _add_headers(draft, {HOPS: hop})
+            draft.add_headers({HOPS: hop})
             draft.queue = action.route
     elif action.copy is not None:
         _copy(batch, draft, rule, number, action.copy)
@@ -108,17 +103,23 @@ def _act(batch: Batch, draft: Draft, rule: Rule, number: int, action: Action, co
         draft.end_cancelled(f"archived by rule {rule.name}")
     elif action.publish is not None:
         new = action.publish
-        payload = new.payload
-        if new.expression is not None:
-            payload = cel.compiled(new.expression).value(context)
-        _copy(batch, draft, rule, number, new.queue, payload=payload, type=new.type, labels=new.labels)
-    return action.set is not None or action.transform is not None or action.escalate is not None
+        payload = new.payload if new.expression is None else cel.compiled(new.expression).value(view.context)
+        _copy(batch, draft, rule, number, new.queue, **_encoded(payload), type=new.type, labels=new.labels)
+
+
+def _encoded(payload: Any) -> dict[str, Any]:
+    """A new payload as the fields of a message: rules of the next queue read it."""
+    try:
+        raw, content_type = encode(payload)
+    except NOT_ENCODED as error:
+        raise cel.Failed(f"the new payload cannot be encoded: {error}"[:300]) from None
+    return {"payload": raw, "content_type": content_type}
 
 
 def _copy(batch: Batch, draft: Draft, rule: Rule, number: int, queue: str, **fields: Any) -> None:
     hop = _hop(draft, rule)
     if hop is not None:
-        headers = {**(draft.message.headers or {}), HOPS: hop}
+        headers = {**(draft.field("headers") or {}), HOPS: hop}
         batch.copy(draft, queue, f"rule/{rule.name}/{number}", headers=headers, **fields)
 
 
@@ -130,13 +131,13 @@ def micros(value: float | str, field: str) -> int:
 
 def _changes(asked: Changes, draft: Draft, batch: Batch) -> dict[str, Any]:
     """The fields that ``set`` changes, with their new values."""
-    labels, headers = draft.message.labels, draft.message.headers
+    labels, headers = draft.field("labels"), draft.field("headers")
     fields: dict[str, Any] = {}
     if asked.labels:
         fields["labels"] = {**(labels or {}), **asked.labels}
     if asked.headers:
         fields["headers"] = {**(headers or {}), **asked.headers}
-    if asked.priority is not None:
+    if asked.priority is not None and asked.priority != draft.field("priority"):
         fields["priority"] = asked.priority
     if asked.delay is not None:
         fields |= {"delay": timedelta(microseconds=micros(asked.delay, "delay")), "run_at": None}

@@ -8,9 +8,8 @@ import msgspec
 
 from tampu.broker import validate
 from tampu.broker.core import Read, Steps
-from tampu.broker.policies import cel
+from tampu.broker.policies import cel, seen
 from tampu.broker.policies.definitions import DefinitionVerbs, Kind, texts
-from tampu.broker.policies.rules import seen
 from tampu.broker.policies.rules.names import FOLLOWER
 from tampu.broker.policies.rules.step import micros
 from tampu.broker.publish_steps import Draft

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from tampu.broker.policies.schemas.validators import validator
+from tampu.broker.policies.schemas.validators import Validator, validator
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
 from tampu.model.definitions import Schema, matches
@@ -14,6 +15,13 @@ HEADER = "tampu-schema"
 """The header that tells workers which schemas a payload matched, as ``order@3``; several with commas."""
 
 
+class _Checks(NamedTuple):
+    """The schemas of a type of messages in a queue."""
+
+    validators: list[tuple[Schema, Validator]]
+    header: dict[str, str]
+
+
 class SchemaStep:
     """Refuses messages whose payload does not match; in queues with ``on_invalid="dead"`` they become dead."""
 
@@ -21,22 +29,37 @@ class SchemaStep:
         return bool(settings.schemas)
 
     def apply(self, batch: Batch, drafts: Sequence[Draft]) -> None:
+        last: tuple[str, str] | None = None
+        checks, dead = _NONE, False
         for draft in drafts:
-            settings = batch.settings_of(draft.queue)
-            schemas = [one for one in settings.schemas if matches(one.types, draft.message.type or "")]
-            if schemas:
-                self._check(draft, schemas, dead=settings.on_invalid == "dead")
+            about = (draft.queue, draft.field("type"))
+            if about != last:
+                last, (queue, type) = about, about
+                settings = batch.settings_of(queue)
+                dead = settings.on_invalid == "dead"
+                checks = settings.kept.get((_Checks, type)) or _compiled(settings, type)
+            if checks.validators:
+                payload = draft.payload
+                for schema, check in checks.validators:
+                    if not check.accepts(payload):
+                        _refuse(draft, schema, check.fault(payload), dead=dead)
+                        break
+                else:
+                    draft.add_headers(checks.header)
 
-    def _check(self, draft: Draft, schemas: Sequence[Schema], *, dead: bool) -> None:
-        payload = draft.payload
-        for schema in schemas:
-            fault = validator(schema).fault(payload)
-            if fault is not None:
-                path, why = fault
-                text = f"{why} ({path}; schema {schema.name} version {schema.version})"
-                if not dead:
-                    draft.refuse(f"{why} (schema {schema.name}, version {schema.version})", field=path)
-                draft.end_dead(SCHEMA_INVALID, text)
-                return
-        seen = ",".join(f"{schema.name}@{schema.version}" for schema in schemas)
-        draft.change(headers={**(draft.message.headers or {}), HEADER: seen})
+
+_NONE = _Checks([], {})
+
+
+def _compiled(settings: Settings, type: str) -> _Checks:
+    schemas = [one for one in settings.schemas if matches(one.types, type)]
+    header = {HEADER: ",".join(f"{schema.name}@{schema.version}" for schema in schemas)}
+    made = settings.kept[_Checks, type] = _Checks([(schema, validator(schema)) for schema in schemas], header)
+    return made
+
+
+def _refuse(draft: Draft, schema: Schema, fault: tuple[str, str], *, dead: bool) -> None:
+    path, why = fault
+    if not dead:
+        draft.refuse(f"{why} (schema {schema.name}, version {schema.version})", field=path)
+    draft.end_dead(SCHEMA_INVALID, f"{why} ({path}; schema {schema.name} version {schema.version})")

@@ -15,6 +15,8 @@ from tampu.model.definitions import Schema
 from tampu.model.errors import InvalidConfig
 
 _MOST_COMPILED = 1024
+_NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
+"""What a check raises for values that JSON does not have, such as bytes."""
 
 
 class Validator:
@@ -27,14 +29,19 @@ class Validator:
             self._compiled = module.validator_for(schema, offline=True, pattern_options=options, validate_formats=True)
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
             raise InvalidConfig(f"not a JSON Schema: {str(error).splitlines()[0]:.300}", field="schema") from None
+        self._is_valid = self._compiled.is_valid
 
-    def fault(self, value: Any) -> tuple[str, str] | None:
-        """(path, what is wrong there) of the first fault; None if the value is valid."""
+    def accepts(self, value: Any) -> bool:
         try:
-            if self._compiled.is_valid(value):
-                return None
+            return bool(self._is_valid(value))
+        except _NO_JSON:
+            return False
+
+    def fault(self, value: Any) -> tuple[str, str]:
+        """(path, what is wrong there) of the first fault of a value that is not accepted."""
+        try:
             found = next(iter(self._compiled.iter_errors(value)))
-        except (ValueError, TypeError, OverflowError, RecursionError) as error:  # such as bytes, which JSON has not
+        except _NO_JSON as error:
             return "payload", f"it has a value that JSON does not have: {error!s:.200}"
         return path(found.instance_path), str(found.message)[:500]
 

@@ -1,17 +1,20 @@
 """The publish step of broadcast queues: each subscription whose filter is true gets a copy, in the unit of the publish.
 
 The message itself is stored as done. It shows what was published, for as long as the queue keeps ended messages.
+
+Messages that nobody can publish again, because they have no id and no key, are stored for each subscription as one
+plain batch. Others are copied one by one, under ids or keys that derive from theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tampu.broker.policies import cel
-from tampu.broker.policies.rules import seen
+from tampu.broker.policies.conditions import View
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
+from tampu.model.definitions import Subscription
 from tampu.model.errors import InvalidConfig
 
 BROADCAST = "broadcast"
@@ -22,19 +25,38 @@ class BroadcastStep:
         return settings.broadcast
 
     def apply(self, batch: Batch, drafts: Sequence[Draft]) -> None:
+        by_queue: dict[str, list[Draft]] = {}
         for draft in drafts:
             if draft.ends is None:
-                self._send(batch, draft)
+                by_queue.setdefault(draft.queue, []).append(draft)
+        for queue, sent in by_queue.items():
+            views = [View(draft) for draft in sent]
+            plain = batch.plain and all(draft.has_new_body_only for draft in sent)
+            for subscription in batch.settings_of(queue).subscriptions:
+                chosen = sent if subscription.filter is None else _filtered(subscription, sent, views)
+                if chosen:
+                    _send(batch, subscription, chosen, plain=plain)
+            for draft in sent:
+                draft.end_done(BROADCAST)
 
-    def _send(self, batch: Batch, draft: Draft) -> None:
-        context: Any = None
-        for subscription in batch.settings_of(draft.queue).subscriptions:
-            if subscription.filter is not None:
-                try:
-                    context = context or seen.of_draft(draft)
-                    if not cel.compiled(subscription.filter).is_true(context):
-                        continue
-                except (cel.Failed, InvalidConfig):  # no value for this message: it is not what was asked for
-                    continue
-            batch.copy(draft, subscription.own_queue, f"subscription/{subscription.subscriber}", key=draft.message.key)
-        draft.end_done(BROADCAST)
+
+def _filtered(subscription: Subscription, drafts: Sequence[Draft], views: Sequence[View]) -> Sequence[Draft]:
+    expression = cel.compiled(subscription.filter or "")
+    chosen = []
+    for draft, view in zip(drafts, views, strict=True):
+        try:
+            if view.is_true(expression):
+                chosen.append(draft)
+        except (cel.Failed, InvalidConfig):  # no value for this message: it is not what was asked for
+            continue
+    return chosen
+
+
+def _send(batch: Batch, subscription: Subscription, drafts: Sequence[Draft], *, plain: bool) -> None:
+    queue = subscription.own_queue
+    settings = batch.settings_of(queue)
+    if plain and settings.simple and settings.max_payload >= batch.settings_of(subscription.queue).max_payload:
+        batch.spread(queue, drafts)
+        return
+    for draft in drafts:
+        batch.copy(draft, queue, f"subscription/{subscription.subscriber}", key=draft.message.key)

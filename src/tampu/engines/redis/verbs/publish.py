@@ -29,18 +29,10 @@ def publish_simple(context: RunContext, calls: Sequence[Publish]) -> Operation[l
     """Store several simple publishes to one queue in one script."""
     tenant, queue = calls[0].tenant, calls[0].queue
     items = [item for call in calls for item in call.items]
-    head = rows.encode(
-        (_same_or_list([item.max_attempts for item in items]), _same_or_list([item.body.type for item in items]))
-    )
-    bodies = [item.packed for item in items]
     entry = yield from context.registry.register(tenant, queue)
-    (reply,) = yield [context.write.script("publish_simple", entry.tag, head, *bodies)]
+    (reply,) = yield [context.write.script("publish_simple", entry.tag, *simple_arguments(items))]
     new, now, first = context.read_reply(entry, reply)
-    state = State.READY
-    made = [
-        Message(id, tenant, queue, state, item.body, 0, item.max_attempts, now)
-        for id, item in zip(entry.ids.many(ids.series(first.decode(), len(items))), items, strict=True)
-    ]
+    made = simple_messages(entry, items, now, first)
     if new:
         yield from context.registry.confirm(entry)
     answers: list[list[Message] | TampuError] = []
@@ -49,6 +41,21 @@ def publish_simple(context: RunContext, calls: Sequence[Publish]) -> Operation[l
         answers.append(made[start : start + len(call.items)])
         start += len(call.items)
     return answers
+
+
+def simple_arguments(items: Sequence[Item]) -> Sequence[Any]:
+    """What `publish_simple.lua` takes."""
+    most, types = [item.max_attempts for item in items], [item.body.type for item in items]
+    return (rows.encode((_same_or_list(most), _same_or_list(types))), *(item.packed for item in items))
+
+
+def simple_messages(entry: QueueEntry, items: Sequence[Item], now: int, first: bytes) -> list[Message]:
+    """The messages that `publish_simple.lua` has stored, the first under this number."""
+    state, tenant, queue = State.READY, entry.tenant, entry.queue
+    return [
+        Message(id, tenant, queue, state, item.body, 0, item.max_attempts, now)
+        for id, item in zip(entry.ids.many(ids.series(first.decode(), len(items))), items, strict=True)
+    ]
 
 
 def _same_or_list(values: list[Any]) -> Any:
@@ -141,7 +148,7 @@ def pack_item(item: Item) -> dict[str, Any]:
     if item.expire_us is not None:
         packed["e"] = item.expire_us + 0
     for name, value in (
-        ("k", body.key), ("n", item.group), ("h", body.hold), ("o", item.id), ("p", rows.kept_fields(body)),
+        ("k", body.key), ("n", item.group), ("h", item.hold), ("o", item.id), ("p", rows.kept_fields(body)),
     ):  # fmt: skip
         if value is not None:
             packed[name] = value
@@ -158,7 +165,7 @@ def _read(entry: QueueEntry, item: Item, answer: list[Any], now: int) -> Message
     seq = raw_seq.decode()
     if kind == b"new":
         code, run_at, expires = rest
-        reason = item.body.hold or ("group" if code == rows.HELD else None)
+        reason = item.hold or ("group" if code == rows.HELD else None)
         made = Message(
             item.id or entry.ids.of(seq), entry.tenant, entry.queue, rows.STATES[code], item.body, 0, item.max_attempts,
             now, run_at, expires, reason=reason,

@@ -82,6 +82,7 @@ class Part:
         return msgspec.structs.replace(
             call,
             items=[item for _, one in self.publishes for item in one.items],
+            simple=all(one.simple and not one.max_depth for _, one in self.publishes),
             max_depth=0 if self.deep or not call.max_depth else call.max_depth + ending,
         )
 
@@ -163,7 +164,7 @@ class _Script:
             call = part.publish
             if call is not None:
                 assert part.entry is not None
-                self._packed[part.tag] = [publish.pack_item(item) for item in call.items]
+                self._packed[part.tag] = [] if call.simple else [publish.pack_item(item) for item in call.items]
                 if reservations.needed(call.items):
                     self._names[part.tag] = reservations.Reservations(context, part.entry, call.items)
 
@@ -193,7 +194,9 @@ class _Script:
             if part.extends:
                 doing.append(("extend", part, (rows.encode([item for _, _, item in part.extends]),)))
             call = part.publish
-            if call is not None:
+            if call is not None and call.simple:
+                doing.append(("publish_simple", part, publish.simple_arguments(call.items)))
+            elif call is not None:
                 assert part.entry is not None
                 bodies = [item.packed for item in call.items]
                 asked = publish.publish_call(
@@ -238,6 +241,14 @@ class _Script:
             return False
         assert part.entry is not None
         found = self._context.read_reply(part.entry, answer)
+        if script == "publish_simple":
+            new, now, first = found
+            made = publish.simple_messages(
+                part.entry, [item for _, call in part.publishes for item in call.items], now, first
+            )
+            for position, call in part.publishes:
+                replies[position], made = made[: len(call.items)], made[len(call.items) :]
+            return bool(new)
         if script == "publish":
             new, now, *stored = found
             for position, call in part.publishes:

@@ -19,7 +19,7 @@ from tampu.engines.rules import full
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.locks import queue_lock
-from tampu.engines.sql.verbs import publish_with_lookup
+from tampu.engines.sql.verbs import publish_ended, publish_with_lookup
 from tampu.engines.sql.verbs.publish_with_lookup import depth, due_at
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
@@ -41,7 +41,8 @@ def store(batch: Batch, calls: Sequence[Publish]) -> list[list[Message] | TampuE
                 replies.extend(batch.add_simple(together) if call.simple else [batch.add(call)])
             else:
                 batch.flush()
-                replies.append(publish_with_lookup.publish(batch.commit, call))
+                verb = publish_ended if publish_ended.takes(call.items) else publish_with_lookup
+                replies.append(verb.publish(batch.commit, call))
         except TampuError as error:
             replies.append(error)
     batch.flush()

@@ -42,7 +42,7 @@ def due_at(item: Item, now: int) -> int | None:
 def needs_lookup(item: Item) -> bool:
     body = item.body
     return bool(
-        body.key or body.idempotency_key or body.hold or item.group is not None or item.id or item.ordering == "fair"
+        body.key or body.idempotency_key or item.hold or item.group is not None or item.id or item.ordering == "fair"
     )
 
 
@@ -210,14 +210,14 @@ class _LookupBatch:
             item.id or commit.registry.id.of(commit.stamp, seq),
             self.call.tenant,
             self.call.queue,
-            State.HELD if body.hold else State.READY if run_at is None else State.DELAYED,
+            State.HELD if item.hold else State.READY if run_at is None else State.DELAYED,
             body,
             0,
             item.max_attempts,
             now,
             run_at,
             item.expires(now),
-            reason=body.hold,
+            reason=item.hold,
         )
         self.new[seq] = _New(seq, item, message, run_at, item.packed)
         if body.key is not None and item.ends is None:
@@ -279,19 +279,19 @@ class _LookupBatch:
         restore_marks(commit, [row for _, row in staying])
         hold(
             commit,
-            [(row, new.run_at, None, None, new.item.body.hold.encode()) for new, row in staying if new.item.body.hold],
+            [(row, new.run_at, None, None, new.item.hold.encode()) for new, row in staying if new.item.hold],
         )
         slots = self.call.slots
         limits = None if slots is None else Limits(slots, self.call.group_rate)
-        going: list[Waiting] = [(row, new.run_at, None) for new, row in pairs if not new.item.body.hold]
+        going: list[Waiting] = [(row, new.run_at, None) for new, row in pairs if not new.item.hold]
         states = iter(admit(commit, going, limits))
         for new, row in pairs:
-            state = HELD if new.item.body.hold else next(states)
+            state = HELD if new.item.hold else next(states)
             record = commit.record("publish", row.q, state)
             if row.own is not None:
                 record.own[len(record.seqs)] = row.own
             record.extend([row.seq], [row.stamp], [0], [new.item.body.type])
-            reason = new.item.body.hold or ("group" if state == HELD else None)
+            reason = new.item.hold or ("group" if state == HELD else None)
             run_us = commit.waits.get(row.seq, new.message.run_us)
             message = new.message
             if (message.state, message.reason, message.run_us) != (STATES[state], reason, run_us):

@@ -58,7 +58,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
 
 def _special(item: Item) -> bool:
     body = item.body
-    return bool(body.key or body.idempotency_key or body.hold or item.group is not None)
+    return bool(body.key or body.idempotency_key or item.hold or item.group is not None)
 
 
 class _Plain(Batch):

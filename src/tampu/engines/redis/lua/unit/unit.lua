@@ -1,6 +1,6 @@
 -- unit: run the calls of a unit that are in one slot (without a cluster: all of them), all or none, once.
 -- needs: base
--- contains: unit_check publish cancel release_held settle extend change_documents
+-- contains: unit_check publish publish_simple cancel release_held settle extend change_documents
 -- KEYS  1: the tag under which the unit is remembered
 -- ARGV  1: now   2: name of the unit   3: how long it is remembered, 0: not at all   4: digest of the unit
 --       5: the calls for other slots, or ''   6: time until maintenance checks whether those were done
@@ -10,8 +10,8 @@
 -- `units`: name -> [until, digest, answers]; by time in `units.until`. `intents`: name -> calls for other slots; by the
 -- time of the next check in `intents.at`.
 local SCRIPTS = {
-  unit_check = unit_check, publish = publish, cancel = cancel, release_held = release_held, settle = settle,
-  extend = extend, change_documents = change_documents,
+  unit_check = unit_check, publish = publish, publish_simple = publish_simple, cancel = cancel,
+  release_held = release_held, settle = settle, extend = extend, change_documents = change_documents,
 }
 local name, keep = ARGV[2], tonumber(ARGV[3])
 local raw = keep > 0 and call('HGET', K .. 'units', name)
