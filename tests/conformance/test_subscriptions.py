@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import tampu
+from tampu.broker.policies.subscriptions import fill
 from tampu.broker.store import Store
 from tests.conformance.harness import Harness, counts, payloads
 
@@ -134,3 +135,43 @@ def test_other_tenants_have_their_own(news: Store, harness: Harness) -> None:
     other.publish("news", 1)
     assert other.subscriptions.list() == []
     assert news.claim("news@all") == []
+
+
+def test_a_new_subscription_may_start_in_the_past(
+    news: Store, harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fill, "_KNOWN_SECONDS", 0.2)  # all that publishes here is in this process
+    news.publish_many("news", [tampu.NewMessage(n, type="invoice" if n % 2 else "note") for n in range(4)])
+    harness.clock.advance(60)
+    middle = news.publish("news", 4, type="note", idempotency_key="four").created_at
+    news.publish("other", "not broadcast")
+    stop = threading.Event()
+
+    def publish() -> None:
+        sent = 5
+        while not stop.is_set() and sent < 60:
+            news.publish("news", sent)
+            sent += 1
+
+    meanwhile = threading.Thread(target=publish)
+    meanwhile.start()
+    try:
+        assert news.subscriptions.put("news", "late", start="beginning").start == "beginning"
+    finally:
+        stop.set()
+        meanwhile.join(60)
+    found = payloads(news.claim("news@late", limit=100))
+    assert sorted(found) == list(range(len(found))), "each once"
+    assert len(found) == len(payloads(news.claim("news@all", limit=100)))
+    assert news.subscriptions.put("news", "late", start="beginning").version == 1, "it is filled already"
+    assert news.claim("news@late") == []
+    news.subscriptions.put("news", "notes", start=middle, filter="message.type == 'note'")
+    assert payloads(news.claim("news@notes", limit=9)) == [4]
+    news.publish("news", 100, type="note")
+    assert payloads(news.claim("news@notes", limit=9)) == payloads(news.claim("news@late", limit=9)) == [100]
+    for start in ("yesterday", "2026-01-01T00:00:00", ""):
+        with pytest.raises(tampu.TampuError) as refused:
+            news.subscriptions.put("news", "bad", start=start)
+        assert getattr(refused.value, "field", None) == "start"
+    with pytest.raises(tampu.InvalidConfig, match="cannot be changed"):
+        news.subscriptions.put("news", "all", start="beginning")

@@ -179,6 +179,8 @@ class Subscription(Definition, frozen=True, kw_only=True, omit_defaults=True, fo
     """A CEL expression over ``message``: only messages for which it is true; None: all."""
     labels: dict[str, str] = {}
     """For people: who owns it, what it is for."""
+    start: str | None = None
+    """``beginning`` or a time: it also gets what was published since then; None: only what is published from now on."""
 
     @property
     def own_queue(self) -> str:

@@ -71,6 +71,14 @@ class Kind(Generic[D]):
         """Fields that follow from the name: files of a topology do not have them."""
         return {}
 
+    def beginning(self, _tenant: str, _definition: D) -> list[PutDocument]:
+        """What is stored with a new definition."""
+        return []
+
+    def afterwards(self, _verbs: Recording, _definition: D) -> Steps[None]:
+        """What is done after each put, also one that changes nothing."""
+        yield from ()
+
     # -- for who stores them
 
     def document_name(self, name: str) -> str:
@@ -107,6 +115,11 @@ class DefinitionVerbs(Recording):
 
     def put_definition(self, kind: Kind[D], definition: D) -> Steps[D]:
         """Store a definition; the same again changes nothing. Returns it with its version."""
+        stored = yield from self._store(kind, definition)
+        yield from kind.afterwards(self, stored)
+        return stored
+
+    def _store(self, kind: Kind[D], definition: D) -> Steps[D]:
         name = kind.document_name(definition.name)
         for _ in range(_TRIES):
             document: Document | None = yield Read(lambda e: e.document(DOCUMENT, self.tenant, name))
@@ -218,7 +231,7 @@ def calls_to_put(tenant: str, kind: Kind[D], document: Document | None, new: D) 
     name = kind.document_name(new.name)
     version = 0 if document is None else document.version
     calls: list[PutDocument | DeleteDocument] = [PutDocument(DOCUMENT, tenant, name, _stored(new), version)]
-    return calls if document is None else [*calls, *_kept(tenant, kind, kind.read(document))]
+    return calls + (kind.beginning(tenant, new) if document is None else _kept(tenant, kind, kind.read(document)))
 
 
 def calls_to_delete(

@@ -105,6 +105,11 @@ class TopologyVerbs(Recording):
             change = plan.change
             if plan.due_us is not None:
                 self.core.on_due(plan.due_us)
+            section = _BY_NAME[change.section]
+            if isinstance(section, DefinitionSection) and change.after is not None:
+                kind = section.kind
+                made = kind.made(change.name, {**kind.implied(change.name), **change.after})
+                yield from kind.afterwards(self, made)
             if change.section != QueueSection.name:
                 continue
             fields = changed_fields(change.before, change.after)

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 
 from tampu.broker.policies import cel
 from tampu.broker.policies.conditions import View
+from tampu.broker.policies.subscriptions.names import reason
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
 from tampu.model.definitions import Subscription
 from tampu.model.errors import InvalidConfig
-
-BROADCAST = "broadcast"
 
 
 class BroadcastStep:
@@ -36,8 +35,9 @@ class BroadcastStep:
                 chosen = sent if subscription.filter is None else _filtered(subscription, sent, views)
                 if chosen:
                     _send(batch, subscription, chosen, plain=plain)
+            why = reason(batch.settings_of(queue).subscriptions)
             for draft in sent:
-                draft.end_done(BROADCAST)
+                draft.end_done(why)
 
 
 def _filtered(subscription: Subscription, drafts: Sequence[Draft], views: Sequence[View]) -> Sequence[Draft]:

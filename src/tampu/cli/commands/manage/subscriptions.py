@@ -23,11 +23,14 @@ def put(
     queue: QueueName,
     subscriber: Subscriber,
     filter: Annotated[str | None, option("--filter", "Only messages for which this is true", metavar="CEL")] = None,
+    start: Annotated[
+        str | None, option("--start", "Also what was published since then: beginning, or a time", metavar="TIME")
+    ] = None,
 ) -> None:
     """Create a subscription, or change its filter. The queue needs consumer_mode=broadcast."""
 
     def act(store: tampu.Store) -> tampu.Subscription:
-        return store.subscriptions.put(queue, subscriber, filter=filter)
+        return store.subscriptions.put(queue, subscriber, filter=filter, start=start)
 
     with session.open_or_create(act) as store:
         made = act(store)
