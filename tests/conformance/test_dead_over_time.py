@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tampu import InvalidConfig, InvalidMessage, InvalidState, NotFound, State
-from tampu.broker.store import Store
-from tampu.engines.port import Purge, UndoReplay
-from tampu.model.times import moment
+from tampu.broker.core import Steps
+from tampu.broker.dead.jobs import LEASE_US
+from tampu.broker.store import AllVerbs, Store
+from tampu.engines.port import Purge, PutDocument, Replay, Together, UndoReplay
+from tampu.model.times import SECOND, moment
 from tests.conformance.harness import Harness, counts, verbs
 
 DAY = 86_400
@@ -39,6 +43,15 @@ def test_dead_letters_are_removed_when_they_are_too_old_or_too_many_the_oldest_f
     assert counts(store, "kept") == {"dead": 1}
     assert counts(other, "old.mail") == {"dead": 1}
     assert verbs(store, many[0])[-1] == "purge"
+    store.queues.put("seen", max_dead=1, dead_letter_to="desk")
+    for _ in range(3):
+        _bury(store, "seen")
+    harness.clock.advance(60)
+    harness.trim()
+    assert counts(store, "seen") == {"dead": 3}  # their follower has not read them yet
+    harness.follow()
+    harness.trim()
+    assert (counts(store, "seen"), counts(store, "desk")) == ({"dead": 1}, {"ready": 3})
     harness.clock.advance(30 * DAY)
     harness.trim()
     assert counts(store, "old.mail") == {}
@@ -225,3 +238,55 @@ def test_workers_get_one_copy_of_each_dead_letter_and_replay_finds_the_way_back(
     assert store.dead.undo(made.id or "").undone == 3  # they are dead again, so there are copies again
     harness.follow()
     assert counts(store, "shop.desk") == {"ready": 3, "cancelled": 1, "done": 1, "dead": 1}
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+def _die_before(harness: Harness, nth: int, steps: Steps[Any]) -> Any:
+    """Carry out a verb up to its nth write. None if it has died; else its answer."""
+    core, left = harness.core(), [nth]
+
+    def do(step: Any) -> Any:
+        if isinstance(step, PutDocument | Together | Replay | UndoReplay):
+            if not left[0]:
+                raise _Killed
+            left[0] -= 1
+        return core.do(step)
+
+    try:
+        return core.drive(steps, do)
+    except _Killed:
+        return None
+
+
+def test_a_replay_whose_process_dies_between_any_two_writes_is_completed_once(store: Store, harness: Harness) -> None:
+    everything = AllVerbs(harness.core(), "default")
+    for nth in range(10):
+        queue = f"jobs-{nth}"
+        ids = [_bury(store, queue, n) for n in range(3)]
+        lived = _die_before(harness, nth, everything.replay_dead(queue=queue)) is not None
+        begun = [one for one in store.dead.replays() if one.queues.keys() <= {queue}][-1:] if nth else []
+        harness.clock.advance(2 * LEASE_US // SECOND)
+        harness.replay_dead()
+        assert [store.dead.get(one.id or "").status for one in begun] == ["done"] * len(begun)
+        assert counts(store, queue) == ({"ready": 3} if nth else {"dead": 3})
+        assert [verbs(store, id).count("replay") for id in ids] == [min(nth, 1)] * 3
+        if begun:
+            assert store.dead.get(begun[0].id or "").count == 3
+        if lived:
+            break
+    else:
+        pytest.fail("a replay has fewer writes")
+    for nth in range(1, 10):
+        made = store.dead.replay(ids) if nth > 1 else begun[0]
+        lived = _die_before(harness, nth, everything.undo_dead_replay(made.id or "")) is not None
+        harness.clock.advance(2 * LEASE_US // SECOND)
+        harness.replay_dead()
+        assert store.dead.get(made.id or "").status == "undone"
+        assert counts(store, queue) == {"dead": 3}
+        if lived:
+            break
+    else:
+        pytest.fail("an undo has fewer writes")

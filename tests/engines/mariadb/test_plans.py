@@ -158,6 +158,11 @@ def test_dead_letters_are_replayed_and_purged_by_their_index(planned: PlanStore)
     submit = access.core(planned.store).coalescer.submit
     planned.listen()
     planned.store.replay("jobs", where={}, limit=BATCH)
+    ids = [message.id for message in planned.store.dead.list(queue="jobs", limit=BATCH)]
+    submit(Purge("default", "jobs", tampu.State.DEAD, BATCH, ids=ids[:10]))
+    submit(Purge("default", "jobs", tampu.State.DEAD, BATCH, until_us=planned.clock.now()))
+    replay = planned.store.dead.replay(queue="jobs", limit=BATCH)
+    assert planned.store.dead.undo(replay.id or "").undone == BATCH
     submit(Purge("default", "jobs", tampu.State.DEAD, BATCH))
     submit(Purge("default", "jobs", tampu.State.DONE, BATCH))
     planned.check()

@@ -12,7 +12,7 @@ import pytest
 import tampu
 from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.broker import access
-from tampu.engines.port import Sweep, Trim
+from tampu.engines.port import Purge, Sweep, Trim
 from tampu.engines.postgres import migrations
 from tampu.engines.postgres.database import statements
 from tests.conformance.harness import FakeClock
@@ -143,8 +143,14 @@ def test_dead_letters_are_replayed_and_purged_by_their_index(planned: PlanStore)
     store = planned.store
     planned.listen()
     store.replay("jobs", where={}, limit=BATCH)
-    access.core(planned.store).coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DEAD, BATCH))
-    access.core(planned.store).coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DONE, BATCH))
+    submit = access.core(planned.store).coalescer.submit
+    ids = [message.id for message in store.dead.list(queue="jobs", limit=BATCH)]
+    submit(Purge("default", "jobs", tampu.State.DEAD, BATCH, ids=ids[:10]))
+    submit(Purge("default", "jobs", tampu.State.DEAD, BATCH, until_us=planned.clock.now()))
+    replay = store.dead.replay(queue="jobs", limit=BATCH)
+    assert store.dead.undo(replay.id or "").undone == BATCH
+    submit(Purge("default", "jobs", tampu.State.DEAD, BATCH))
+    access.core(planned.store).coalescer.submit(Purge("default", "jobs", tampu.State.DONE, BATCH))
     _check(planned.plans())
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tampu import Ack, Nack, NewMessage, Reject, Release
+from tampu import Ack, Nack, NewMessage, Reject, Release, State
 from tampu.broker.core import Core
 from tampu.broker.store import Store
-from tampu.engines.port import Load, Sweep, Trim
+from tampu.engines.port import Load, Purge, Sweep, Trim
 from tampu.engines.sqlite import SqliteEngine
 from tampu.engines.sqlite.database import statements
 from tampu.model.values import pack_payload
@@ -168,6 +168,11 @@ def test_steering_uses_indexes(planned: PlanStore) -> None:
 def test_trimming_and_purging_use_indexes(planned: PlanStore) -> None:
     planned.clock.advance(10)
     planned.core.coalescer.submit(Trim({}, 1, 1, 100))
+    ids = [message.id for message in planned.store.dead.list(queue="jobs", limit=5)]
+    planned.store.dead.purge(ids)
+    planned.core.coalescer.submit(Purge("default", "jobs", State.DEAD, 5, until_us=planned.clock.now()))
+    replay = planned.store.dead.replay(queue="jobs", limit=5)
+    planned.store.dead.undo(replay.id or "")
     planned.store.purge("more", state=["dead", "done", "held"])
     _check(planned.plans())
 

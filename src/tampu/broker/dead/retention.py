@@ -11,13 +11,16 @@ from tampu.broker import journal_readers
 from tampu.engines.port import Engine, Purge
 from tampu.model.config import QueueConfig
 from tampu.model.journal import Position
-from tampu.model.message import State
+from tampu.model.message import Message, State
 from tampu.model.times import SECOND
 
 ACTOR = "tampu"
 """Who removes them, says the journal."""
 _LATE_US = 10 * SECOND
 """Readers of the journal have got what is older than this, if they have no older transition to read."""
+_FIRST = 32
+"""Messages that are read before their size is known."""
+_PAGE_BYTES = 8 << 20
 _QUEUES = 100
 """Queues that one step looks at."""
 Limits = Mapping[tuple[str, str], QueueConfig]
@@ -70,17 +73,27 @@ class DeadRetention:
 
     def _of_queue(self, name: tuple[str, str], config: QueueConfig, count: int, until: int, limit: int) -> list[Purge]:
         surplus = min(count - config.max_dead, limit) if config.max_dead else 0
-        page = self._engine.page(*name, State.DEAD, None, max(surplus, 1))
-        if page is None or not page.messages:
+        messages = self._oldest(name, max(surplus, 1))
+        if not messages:
             return []
         calls = []
         if surplus > 0:
             # Up to the last of these: if one is replayed meanwhile, no newer one goes in its place.
-            last = page.messages[-1].ended_us or 0
-            calls.append(Purge(*name, State.DEAD, surplus, ACTOR, until_us=min(until, last)))
-        oldest = page.messages[0].ended_us or 0
+            last = messages[-1].ended_us or 0
+            calls.append(Purge(*name, State.DEAD, len(messages), ACTOR, until_us=min(until, last)))
+        oldest = messages[0].ended_us or 0
         if config.dead_retention:
             ended_by = min(until, self._engine.now() - round(config.dead_retention * SECOND))
             if oldest <= ended_by:
                 calls.append(Purge(*name, State.DEAD, limit, ACTOR, until_us=ended_by))
         return calls
+
+    def _oldest(self, name: tuple[str, str], count: int) -> list[Message]:
+        """At most ``count`` of the oldest dead letters, fewer if they are large."""
+        page = self._engine.page(*name, State.DEAD, None, min(count, _FIRST))
+        found = [] if page is None else page.messages
+        if len(found) < _FIRST or count == _FIRST:
+            return found
+        average = sum(500 + len(message.body.payload) for message in found) // len(found)
+        page = self._engine.page(*name, State.DEAD, None, max(_FIRST, min(count, _PAGE_BYTES // average)))
+        return [] if page is None else page.messages
