@@ -38,7 +38,7 @@ def _check_queues(queues: list[Stats]) -> list[Finding]:
     if not_open:
         found.append(("queues", "warn", f"not open: {_first_names(not_open)}; open with tampu resume"))
     if dead:
-        found.append(("dead", "warn", f"dead letters in {_first_names(dead)}; see tampu list QUEUE --state dead"))
+        found.append(("dead", "warn", f"dead letters in {_first_names(dead)}; see tampu dead groups"))
     return found
 
 

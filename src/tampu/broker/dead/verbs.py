@@ -325,8 +325,8 @@ def _checked_rate(rate: Any) -> float:
     if rate is None:
         return 0.0
     value = parse_rate(rate, "rate") if isinstance(rate, str) else rate
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= 100_000:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0001 <= value <= 100_000:
         raise InvalidMessage(
-            "rate must be between 0.001 and 100,000 messages a second", field="rate", hint="such as 50/s"
+            "rate must be between 0.0001 and 100,000 messages a second", field="rate", hint="such as 50/s"
         )
     return float(value)
