@@ -65,6 +65,7 @@ def open(
     except BaseException:
         engine.close()
         raise
+    core.private_webhooks = os.environ.get("TAMPU_PRIVATE_WEBHOOKS", "").lower() in ("1", "true")
     if core.engine.durability in _WEAKER:
         log.warning("durability is %s: %s", core.engine.durability, _WEAKER[core.engine.durability])
     supervisor = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import tampu
 from tampu.broker import access
 from tampu.broker.policies.alerts.state import AlertState, Since, saving
@@ -12,7 +14,7 @@ def test_agents_are_listed_paused_and_resumed(command: Command) -> None:
     with command.queue() as store:
         store.publish("jobs", 1)
     names = [one["name"] for one in command.ok("agents", "list")["agents"]]
-    assert names == ["expiry", "retention", "schedules", "reorder", "replays", "alerts"]
+    assert names == ["expiry", "retention", "schedules", "reorder", "replays", "alerts", "webhooks"]
     assert command.ok("agents", "pause", "expiry")["status"] == "paused"
     assert "paused" in command("agents", "list").out
     assert "status: paused" in command("agents", "show", "expiry").out
@@ -44,3 +46,12 @@ def test_alerts_are_put_listed_and_deleted(command: Command) -> None:
     (found,) = command.ok("alert", "status")["firing"]
     assert (found["alert"], found["target"], found["value"]) == ("old", "jobs", 70)
     assert "jobs" in command("alert", "status").out
+
+
+def test_the_secret_of_webhooks_is_set_and_never_shown(command: Command) -> None:
+    assert command.ok("webhook", "secret", input="0123456789abcdef\n") == {"signed": True}
+    assert "are signed" in command("webhook", "status").out
+    assert "0123456789abcdef" not in json.dumps(command.ok("audit"))
+    assert command.ok("webhook", "secret", "--remove") == {"signed": False}
+    assert command.ok("webhook", "status") == {"signed": False}
+    assert command("webhook", "secret", input="short").code == 2

@@ -35,6 +35,7 @@ def test_the_names_are_the_same() -> None:
         "followers",
         "agents",
         "alerts",
+        "webhooks",
         "schemas",
         "rules",
         "subscriptions",

@@ -189,3 +189,28 @@ def test_a_rule_that_copies_dead_letters_to_their_own_queue_ends(store: Store, h
             store.reject(lease)
         harness.follow()
     assert counts(store, "jobs") == {"dead": 9}
+
+
+def test_a_webhook_is_one_message_in_the_unit_of_its_cause(store: Store, harness: Harness) -> None:
+    hook = {"webhook": {"url": "https://example.org/hook", "headers": {"X-Team": "shop"}}}
+    store.queues.put("*", status="open", max_attempts=1, ttl=5)
+    store.rules.put("all", actions=[hook])
+    store.rules.put("dead", trigger="dead", actions=[hook])
+    message, _ = (store.publish("orders", {"n": 1}, idempotency_key="once", priority=3, delay=1) for _ in range(2))
+    (call,) = store.messages("_tampu.webhooks")
+    assert (call.state, call.priority, call.max_attempts, call.expires_at) == ("ready", 0, 10, None)
+    assert (call.payload["url"], call.payload["headers"]) == ("https://example.org/hook", {"X-Team": "shop"})
+    assert call.payload["body"]["message"]["payload"] == {"n": 1}
+    harness.clock.advance(2)
+    store.reject(store.claim("orders")[0])
+    for _ in range(3):
+        harness.follow()
+    calls = [one.payload["body"] for one in store.messages("_tampu.webhooks")]
+    assert [one["rule"] for one in calls] == ["all", "dead"]
+    assert calls[1]["message"]["id"] == message.id
+    assert counts(store, "_tampu.webhooks") == {"ready": 2}
+    other = harness.open(tenant="other")
+    assert other.queues.list() == []
+    for refused in (lambda: store.publish("_tampu.webhooks", 1), lambda: store.claim("_tampu.webhooks")):
+        with pytest.raises(tampu.InvalidMessage):
+            refused()

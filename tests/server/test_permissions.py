@@ -70,6 +70,8 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "get_alert": ({"view"}, "GET", "/v1/alerts/kept", None),
     "put_alert": ({"operate"}, "PUT", "/v1/alerts/kept", ALERT),
     "delete_alert": ({"operate"}, "DELETE", "/v1/alerts/other", None),
+    "has_webhook_secret": ({"admin*"}, "GET", "/v1/webhooks/secret", None),
+    "put_webhook_secret": ({"admin*"}, "PUT", "/v1/webhooks/secret", {"secret": "0123456789abcdef"}),
     "list_subscriptions": ({"view"}, "GET", "/v1/subscriptions", None),
     "get_subscription": ({"view"}, "GET", "/v1/subscriptions/jobs.a@kept", None),
     "put_subscription": ({"operate"}, "PUT", "/v1/subscriptions/jobs.a@kept", KEPT),
@@ -250,6 +252,7 @@ ELSEWHERE = {
     "put_schema", "delete_schema", "put_rule", "delete_rule",
     "put_subscription", "delete_subscription", "put_alert", "delete_alert", "list_alerts",
     "export_topology", "apply_topology",
+    "has_webhook_secret", "put_webhook_secret",
 }  # fmt: skip
 """Asked from another tenant they are about that tenant's own queue, schedule or key, whatever its name."""
 

@@ -130,6 +130,13 @@ class AsyncDead(Part):
     undo = awaitable(AllVerbs.undo_dead_replay)
 
 
+class AsyncWebhooks(Part):
+    """What rules and alerts send to urls."""
+
+    put_secret = awaitable(AllVerbs.put_webhook_secret)
+    has_secret = awaitable(AllVerbs.has_webhook_secret)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -176,6 +183,10 @@ class AsyncStore:
     @property
     def alerts(self) -> AsyncAlerts:
         return AsyncAlerts(self._verbs, self._drive)
+
+    @property
+    def webhooks(self) -> AsyncWebhooks:
+        return AsyncWebhooks(self._verbs, self._drive)
 
     @property
     def agents(self) -> AsyncAgents:

@@ -226,6 +226,8 @@ class Core(StepRunner):
         self.attempts: dict[tuple[str, str], tuple[int, int]] = {}
         """How many attempts succeeded and failed, by (tenant, queue), since this process leads; for alerts that need
         it, see `tampu.broker.policies.alerts.follower`."""
+        self.private_webhooks = False
+        """Webhooks may go to private, loopback and link-local addresses."""
         self.warned_of_priority: set[tuple[str, str]] = set()
         """Queues, as (tenant, name), for which it was logged that a priority has no effect."""
         engine.listen(self)

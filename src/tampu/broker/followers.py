@@ -81,6 +81,7 @@ class Effects:
 
     def publish(self, cause: Transition, queue: str, payload: Any, **options: Any) -> str:
         """Publish to a queue of the tenant of ``cause``, with the options of `Store.publish`; the id of the message.
+        The queue may be one of tampu's own.
 
         The id is derived from the transition, the handler, and how many messages it has published for the transition.
         """
@@ -155,7 +156,7 @@ class Effects:
         """The calls of the unit. Raises if a message is not valid."""
         calls: list[Publish | PutDocument | DeleteDocument] = [*self._documents.values()]
         for (tenant, queue), news in self._messages.items():
-            step = publish.PublishVerbs(self._core, tenant).publishing(queue, news)
+            step = publish.PublishVerbs(self._core, tenant).policy_publishing(queue, news)
             made = step.calls if isinstance(step, PublishSet) else [step]
             calls += [msgspec.structs.replace(call, simple=False) for call in made]
         return calls

@@ -24,6 +24,7 @@ from tampu.broker.publish_steps import PAIRS, Batch, Draft, SettingsOf
 from tampu.broker.settings import Settings
 from tampu.engines import load
 from tampu.engines.port import Buffer, Item, Load, Publish
+from tampu.model.config import SYSTEM
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message, NewMessage
 from tampu.model.times import SECOND, Duration, moment_or_none
@@ -131,6 +132,8 @@ class PublishVerbs:
         remember_us: int = 0,
     ) -> Any:
         """The step that stores these messages; with a ``batch_id`` at most once. Its reply is list[Message]."""
+        if isinstance(queue, str) and queue.startswith(SYSTEM):
+            validate.name(queue, "queue")
         keeps_batch_ids = batch_id is None or "batch_id" in self.core.engine.capabilities
         step = prepare(
             self.tenant, queue, news, self._settings, batch_id=batch_id, keeps_batch_ids=keeps_batch_ids,
@@ -143,6 +146,11 @@ class PublishVerbs:
                     self._warn_of_priority(queue, item.ordering)
                     break
         return step
+
+    def policy_publishing(self, queue: str, news: Sequence[NewMessage]) -> Any:
+        """Like `publishing`, for messages of policies. The queue may be one of tampu's own."""
+        by_id = "atomic:eventual" in self.core.engine.capabilities
+        return prepare(self.tenant, queue, news, self._settings, copies_by_id=by_id, now=self.core.engine.now)
 
     def _warn_of_priority(self, queue: str, ordering: str) -> None:
         """Log it once per queue. It is no error: the queue may get another ordering while the message waits."""
@@ -159,7 +167,7 @@ class PublishVerbs:
         return publish_steps.wanted(queue, self._settings(queue))
 
     def _settings(self, queue: str) -> Settings:
-        return self.core.settings.get(self.tenant, validate.name(queue, "queue"))
+        return self.core.settings.get(self.tenant, validate.any_queue(queue))
 
 
 # -- the engine's calls
@@ -368,7 +376,7 @@ class _Items:
 
     def _rebuilt(self, draft: Draft) -> Item:
         """The item of a message that steps have changed. Its idempotency key still stands for the original message."""
-        settings = self._settings_of(validate.name(draft.queue, "queue"))
+        settings = self._settings_of(validate.any_queue(draft.queue))
         validate.check_open(draft.queue, settings)
         item = validate.item(draft.queue, settings, draft.message)
         self.simple = self.simple and settings.simple and item.id is None and validate.is_simple(item)

@@ -11,7 +11,7 @@ import msgspec
 
 from tampu.engines.groups import ANY, ORDERED, GroupRate, group_rate
 from tampu.engines.port import Document, Engine, QueueClaim
-from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit, parents, read_config
+from tampu.model.config import BUILT_IN, SYSTEM, SYSTEM_SETTINGS, Backoff, QueueConfig, inherit, parents, read_config
 from tampu.model.decoders import from_json
 from tampu.model.definitions import Definition, Rule, Schema, Subscription
 from tampu.model.times import SECOND
@@ -136,6 +136,8 @@ def own(document: Read, tenant: str, queue: str) -> QueueConfig | None:
 
 def read(document: Read, tenant: str, queue: str) -> Settings:
     """Read the settings of a queue from its documents."""
+    if queue.startswith(SYSTEM):
+        return resolve(inherit(own(document, tenant, queue), SYSTEM_SETTINGS.get(queue), BUILT_IN))
     return resolve(inherit(*(own(document, tenant, name) for name in (queue, *parents(queue))), BUILT_IN))
 
 
@@ -155,6 +157,8 @@ def definitions(source: Documents, tenant: str) -> list[Definition]:
 
 
 def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settings:
+    if queue.startswith(SYSTEM):
+        return settings
     if "@" in queue:  # the queue of a subscription: its messages were checked on their way to the broadcast queue
         return msgspec.structs.replace(settings, broadcast=False, kept={})
     if not (found or settings.broadcast):

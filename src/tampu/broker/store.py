@@ -151,6 +151,13 @@ class Dead(Part):
     undo = blocking(AllVerbs.undo_dead_replay)
 
 
+class Webhooks(Part):
+    """What rules and alerts send to urls."""
+
+    put_secret = blocking(AllVerbs.put_webhook_secret)
+    has_secret = blocking(AllVerbs.has_webhook_secret)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -176,6 +183,7 @@ class Store:
         self.alerts = Alerts(self._verbs, self._drive)
         self.topology = Topology(self._verbs, self._drive)
         self.dead = Dead(self._verbs, self._drive)
+        self.webhooks = Webhooks(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

@@ -57,10 +57,16 @@ def name(value: Any, field: str) -> str:
     return value
 
 
-def queue_or_scope(value: Any) -> str:
-    """The name of a queue, a scope such as ``shop.*``, or ``*`` for all queues."""
+def any_queue(value: Any) -> str:
+    """The name of a queue, also of one of tampu's own."""
+    return name(value, "name" if isinstance(value, str) and value.startswith(SYSTEM) else "queue")
+
+
+def queue_or_scope(value: Any, *, system: bool = False) -> str:
+    """The name of a queue, a scope such as ``shop.*``, or ``*`` for all queues; with ``system`` also tampu's own."""
     if value != "*":
-        name(value.removesuffix(".*") if isinstance(value, str) else value, "queue")
+        checked = value.removesuffix(".*") if isinstance(value, str) else value
+        any_queue(checked) if system else name(checked, "queue")
     return str(value)
 
 

@@ -30,6 +30,7 @@ for _name in (
     "commands.manage.subscriptions",
     "commands.manage.alerts",
     "commands.manage.topology",
+    "commands.manage.webhooks",
     "lake.pipeline",
     "lake.query",
     "commands.serve.server",

@@ -76,7 +76,7 @@ class RemoteAdmin(Checks):
         after: str | None = None,
         where: Where | dict[str, Any] | None = None,
     ) -> Steps[MessagePage]:
-        validate.name(queue, "queue")
+        validate.any_queue(queue)
         validate.whole(limit, "limit", 1, 10_000)
         if after is not None and not isinstance(after, str):
             raise InvalidMessage("after is not a cursor of these messages", field="after")
@@ -91,7 +91,7 @@ class RemoteAdmin(Checks):
     def stats(self, queue: str | None = None) -> Steps[Any]:
         if queue is None:
             return (yield from call("GET", "/v1/stats", _READ_ALL_STATS))
-        if is_pattern(validate.queue_or_scope(queue)):
+        if is_pattern(validate.queue_or_scope(queue, system=True)):
             return (yield from call("GET", "/v1/stats", _READ_ALL_STATS, query=[("scope", queue)]))
         return (yield from call("GET", f"/v1/queues/{queue}/stats", _READ_STATS))
 

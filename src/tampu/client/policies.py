@@ -17,12 +17,13 @@ from tampu.client.request import call, quoted, reader
 from tampu.model.audit import AuditPage
 from tampu.model.definitions import Definition, Firing, RuleTest
 from tampu.wire import bodies
-from tampu.wire.definitions import AlertStatus, AuditView, RuleTestBody, list_of
+from tampu.wire.definitions import AlertStatus, AuditView, RuleTestBody, WebhookSecretBody, WebhookSecretView, list_of
 
 D = TypeVar("D", bound=Definition)
 _READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
 _READ_TEST = reader(RuleTest)
 _READ_FIRING = reader(AlertStatus, lambda reply: reply.firing)
+_READ_SIGNED = reader(WebhookSecretView, lambda reply: reply.signed)
 _READ_AUDIT = reader(AuditView, lambda reply: AuditPage(reply.records, reply.cursor))
 
 
@@ -71,6 +72,12 @@ class RemotePolicyVerbs(AuditVerbs, PolicyVerbs):
 
     def alert_status(self) -> Steps[list[Firing]]:
         return (yield from call("GET", "/v1/alerts/status", _READ_FIRING))
+
+    def put_webhook_secret(self, secret: str | None) -> Steps[bool]:
+        return (yield from call("PUT", "/v1/webhooks/secret", _READ_SIGNED, WebhookSecretBody(secret)))
+
+    def has_webhook_secret(self) -> Steps[bool]:
+        return (yield from call("GET", "/v1/webhooks/secret", _READ_SIGNED))
 
     def audit(
         self,

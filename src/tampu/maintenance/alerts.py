@@ -19,8 +19,10 @@ from tampu.broker.policies.alerts.state import AlertState, Since
 from tampu.broker.policies.alerts.verbs import ALERTS
 from tampu.broker.policies.definitions import current
 from tampu.broker.policies.rules.step import micros
+from tampu.broker.policies.webhooks import deliveries
 from tampu.broker.publish import PublishVerbs
-from tampu.engines.port import PollStatus
+from tampu.broker.publish_steps import derived_id
+from tampu.engines.port import PollStatus, Publish
 from tampu.maintenance.measures import Lags, Measures, Values
 from tampu.model.definitions import Alert
 from tampu.model.errors import StorageError, TampuError, VersionConflict
@@ -162,24 +164,38 @@ class AlertTask:
         verbs = _Verbs(self._core, tenant)
         saving = state.saving(tenant, alert.name, new, version)
         action = "alert.fire" if fired else "alert.end"
+        id = state.notification_id(tenant, alert.name, new.changes)
         try:
-            calls = [saving, *verbs.notices(alert, state.notification_id(tenant, alert.name, new.changes), event)]
+            calls = _whole([saving, *verbs.notices(alert, id, event)])
             return int(self._core.drive(verbs.recorded(calls, action, alert.name, None, event))[0])
         except (StorageError, VersionConflict):
             raise
         except TampuError as error:  # the queue is closed or full, or does not take such messages
             log.warning("alert %s of tenant %s cannot notify %s: %s", alert.name, tenant, alert.notify, error)
-            return int(self._core.drive(verbs.recorded([saving], action, alert.name, None, event))[0])
+            calls = _whole([saving, *verbs.webhooks(alert, id, event)])
+            return int(self._core.drive(verbs.recorded(calls, action, alert.name, None, event))[0])
 
 
 class _Verbs(Recording, PublishVerbs):
     def notices(self, alert: Alert, id: str, event: Any) -> list[Any]:
         """The calls that notify of a change."""
-        if alert.notify is None:
+        made: list[Any] = []
+        if alert.notify is not None:
+            step = self.publishing(alert.notify, [NewMessage(event, type="tampu.alert", id=id)])
+            made += step.calls if isinstance(step, PublishSet) else [step]
+        return made + self.webhooks(alert, id, event)
+
+    def webhooks(self, alert: Alert, id: str, event: Any) -> list[Any]:
+        """The calls that send a change to a url. They are never refused: the queue is tampu's own."""
+        if alert.webhook is None:
             return []
-        step = self.publishing(alert.notify, [NewMessage(event, type="tampu.alert", id=id)])
-        made = step.calls if isinstance(step, PublishSet) else [step]
-        return [msgspec.structs.replace(call, simple=False) for call in made]
+        new = deliveries.message(alert.webhook, event, derived_id(id, "webhook"))
+        return [self.policy_publishing(deliveries.QUEUE, [new])]
+
+
+def _whole(calls: list[Any]) -> list[Any]:
+    """The calls as a unit takes them."""
+    return [msgspec.structs.replace(call, simple=False) if isinstance(call, Publish) else call for call in calls]
 
 
 def _named(values: dict[str, float]) -> list[dict[str, Any]]:

@@ -10,7 +10,16 @@ import logging
 import threading
 import time
 
-from tampu.broker.agents.stored import ALERTS, EXPIRY, REORDER, REPLAYS, RETENTION, SCHEDULES, Report
+from tampu.broker.agents.stored import (
+    ALERTS,
+    EXPIRY,
+    REORDER,
+    REPLAYS,
+    RETENTION,
+    SCHEDULES,
+    WEBHOOKS,
+    Report,
+)
 from tampu.broker.core import Core
 from tampu.broker.followers import FOLLOWERS
 from tampu.maintenance.agents import Agents
@@ -19,6 +28,7 @@ from tampu.maintenance.dead import Replayer
 from tampu.maintenance.follower import Follower
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Sweeper, Trimmer
+from tampu.maintenance.webhooks.sender import WebhookSender
 from tampu.model.errors import TampuError
 from tampu.model.times import SECOND
 
@@ -38,6 +48,7 @@ class Supervisor:
         self._alerts = AlertTask(core)
         self._replayer = Replayer(core)
         self._agents = Agents(core)
+        self._webhooks = WebhookSender(core, lambda: self.leads and not self._agents.paused(WEBHOOKS))
         self._follower = Follower(core, lambda: self.leads, self._agents.paused)
         self._follower.enroll(FOLLOWERS)  # from here on they miss nothing
         self._wake = threading.Event()
@@ -113,6 +124,7 @@ class Supervisor:
         self._next_us = min((at for at in dues if at is not None), default=None)
         run(REORDER, self._reorderer, lambda: self._reorderer.rank(status))  # it is never due before the next turn
         run(ALERTS, self._alerts, lambda: self._alerts.evaluate(status, now=asked(ALERTS)))
+        run(WEBHOOKS, self._webhooks, lambda: self._webhooks.turn(status))
         seconds = run(RETENTION, self._trimmer, lambda: self._trimmer.trim(now=asked(RETENTION))) or _LOOK_SECONDS
         if self._next_us is not None:
             passed = time.monotonic() - began
@@ -125,3 +137,4 @@ class Supervisor:
         if threading.current_thread() is not self._thread:
             self._thread.join()
         self._follower.stop()
+        self._webhooks.stop()

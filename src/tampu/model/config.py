@@ -31,6 +31,10 @@ SYSTEM = "_tampu."
 """Reserved: no user's queue has a name that begins with it."""
 
 
+WEBHOOKS = f"{SYSTEM}webhooks"
+"""The queue of deliveries of webhooks."""
+
+
 def is_pattern(name: str) -> bool:
     """True if settings of this name are for several queues: a scope, or the defaults."""
     return name.endswith("*")
@@ -214,6 +218,8 @@ BUILT_IN = QueueConfig(
 )
 
 FIELDS = tuple(QueueConfig.__struct_fields__)
+SYSTEM_SETTINGS = {WEBHOOKS: QueueConfig(max_attempts=10, lease=60.0, group_concurrency=2)}
+"""Of tampu's own queues. They inherit nothing from a tenant's settings."""
 read_config = from_json(QueueConfig).decode
 DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "dead_retention", "idempotency_window"})
 _PLACE = re.compile(r"`\$\.(\w+)")

@@ -77,6 +77,13 @@ class Escalation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """A queue that gets a message about it."""
 
 
+class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where to send a POST with JSON."""
+
+    url: str
+    headers: dict[str, str] = {}
+
+
 class Action(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One thing that a rule does. Exactly one field is set."""
 
@@ -91,6 +98,8 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     archive: bool = False
     """End the message without delivery; it is kept as others that have ended."""
     publish: Reply | None = None
+    webhook: Webhook | None = None
+    """Send the message to a url."""
 
     @property
     def expression(self) -> str | None:
@@ -153,6 +162,8 @@ class Alert(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     """Patterns of queue names; empty: all queues."""
     notify: str | None = None
     """A queue that gets a message when the alert fires or ends."""
+    webhook: Webhook | None = None
+    """A url that gets the same."""
     paused: bool = False
 
     def applies_to(self, queue: str) -> bool:

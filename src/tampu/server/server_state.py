@@ -231,6 +231,7 @@ def open_server_state(settings: ServerSettings, *, clock: Any = None) -> ServerS
         maintenance=settings.maintenance,
         clock=clock,
     )
+    access.core(store).private_webhooks = settings.private_webhooks
     try:
         return ServerState(store, settings)
     except BaseException:

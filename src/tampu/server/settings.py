@@ -74,6 +74,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     oidc_claim: Annotated[str, _about("The token claim with tenant and grants")] = "tampu"
     public_metrics: Annotated[bool, _about("Serve /metrics without a key, even on a public address")] = False
 
+    private_webhooks: Annotated[
+        bool, _about("Let webhooks go to private, loopback and link-local addresses; off, users cannot reach them")
+    ] = False
+
     @property
     def loopback(self) -> bool:
         if self.host == "localhost":

@@ -40,6 +40,15 @@ class AlertStatus(msgspec.Struct, frozen=True):
     firing: list[Firing]
 
 
+class WebhookSecretBody(RequestBody):
+    secret: str | None
+    """16 to 256 characters; null: deliveries are not signed."""
+
+
+class WebhookSecretView(msgspec.Struct, frozen=True):
+    signed: bool
+
+
 class RuleTestBody(RequestBody):
     """A message to test a rule on: one that exists, or one that might be published."""
 

@@ -103,7 +103,7 @@ def state(value: Any) -> State:
 
 
 def check_replay(queue: Any, ids: Any, where: Any, limit: Any) -> None:
-    validate.name(queue, "queue")
+    validate.any_queue(queue)
     if (ids is None) == (where is None) or isinstance(ids, str) or not isinstance(ids or [], Iterable):
         raise InvalidMessage("give a list of ids, or where", field="ids", hint="where={} replays all dead letters")
     if limit is not None:
@@ -111,7 +111,7 @@ def check_replay(queue: Any, ids: Any, where: Any, limit: Any) -> None:
 
 
 def purged_states(queue: Any, given: Any) -> list[State]:
-    validate.name(queue, "queue")
+    validate.any_queue(queue)
     several = isinstance(given, Iterable) and not isinstance(given, str)
     states = [state(s) for s in (given if several else [given])]
     if State.LEASED in states:
@@ -153,7 +153,7 @@ class Admin(Recording):
 
         It has at most ``limit`` messages, and ends sooner when it has 8 MB; then its cursor goes on.
         """
-        validate.name(queue, "queue")
+        validate.any_queue(queue)
         states = list(State) if state is None else [_state(state)]
         return (yield from self.page_of(queue, states, limit, after, Where.of(where)))
 
@@ -194,7 +194,7 @@ class Admin(Recording):
 
     def stats(self, queue: str | None = None) -> Steps[Any]:
         """`Stats` of one queue; without a name, a list with those of all queues; of ``shop.*``, those of that scope."""
-        if queue is not None and is_pattern(validate.queue_or_scope(queue)):
+        if queue is not None and is_pattern(validate.queue_or_scope(queue, system=True)):
             found = yield from self.stats()
             return [stats for stats in found if covers(queue, stats.queue)]
         rows: list[port.QueueStats] = yield Read(lambda engine: engine.stats(self.tenant, queue))

@@ -21,7 +21,8 @@ class Task(msgspec.Struct, frozen=True):
     schedule: str
 
 
-EXPIRY, RETENTION, SCHEDULES, REORDER, ALERTS = "expiry", "retention", "schedules", "reorder", "alerts"
+EXPIRY, RETENTION, SCHEDULES, REORDER = "expiry", "retention", "schedules", "reorder"
+ALERTS, WEBHOOKS = "alerts", "webhooks"
 REPLAYS = "replays"
 TASKS = (
     Task(
@@ -38,6 +39,7 @@ TASKS = (
     Task(REORDER, "completes a change of a queue's ordering or group limits", "after the change"),
     Task(REPLAYS, "carries on replays of dead letters", "at the rate of the replay"),
     Task(ALERTS, "evaluates alerts", "every 30 seconds while something happens"),
+    Task(WEBHOOKS, "sends what rules and alerts have for urls", "at once, and again after failures"),
 )
 
 

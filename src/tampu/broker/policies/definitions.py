@@ -58,6 +58,10 @@ class Kind(Generic[D]):
         """Patterns of the queues that it is about: who may view or change it depends on them."""
         return ("*",)
 
+    def marks(self, _definition: D) -> tuple[tuple[str, str], ...]:
+        """Kinds and tenants of documents by which maintenance knows that the tenant has such definitions."""
+        return ()
+
     def of_the_store(self, _definition: D) -> bool:
         """True if it is about the whole store: on a server it is only for keys of all tenants."""
         return False
@@ -231,6 +235,7 @@ def calls_to_put(tenant: str, kind: Kind[D], document: Document | None, new: D) 
     name = kind.document_name(new.name)
     version = 0 if document is None else document.version
     calls: list[PutDocument | DeleteDocument] = [PutDocument(DOCUMENT, tenant, name, _stored(new), version)]
+    calls += [PutDocument(mark, owner, tenant, b"{}") for mark, owner in kind.marks(new)]
     return calls + (kind.beginning(tenant, new) if document is None else _kept(tenant, kind, kind.read(document)))
 
 

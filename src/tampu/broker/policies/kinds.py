@@ -9,9 +9,10 @@ from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.rules.verbs import RULES, RuleVerbs
 from tampu.broker.policies.schemas.verbs import SCHEMAS, SchemaVerbs
 from tampu.broker.policies.subscriptions.verbs import SUBSCRIPTIONS, SubscriptionVerbs
+from tampu.broker.policies.webhooks.verbs import WebhookVerbs
 
 KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS, ALERTS)
 
 
-class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs):
+class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs, WebhookVerbs):
     """The verbs of all policies."""

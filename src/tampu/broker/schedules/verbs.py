@@ -119,7 +119,7 @@ class ScheduleVerbs(Verbs):
         for field in stored.REFUSED:
             if getattr(new, field) is not None:
                 raise InvalidMessage(f"a schedule sets {field} itself", field=field, hint=f"omit {field}")
-        item = validate.item(queue, self._settings(queue), new)
+        item = validate.item(queue, self._settings(validate.name(queue, "queue")), new)
         if new.headers is not None and len(new.headers) > stored.MOST_HEADERS:
             raise InvalidMessage(f"a schedule can have at most {stored.MOST_HEADERS} headers", field="headers")
         if (cron is None) == (every is None):

@@ -25,11 +25,20 @@ from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
 from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.wire import bodies
-from tampu.wire.definitions import AlertStatus, AuditView, RuleTestBody, body_of, list_of
+from tampu.wire.definitions import (
+    AlertStatus,
+    AuditView,
+    RuleTestBody,
+    WebhookSecretBody,
+    WebhookSecretView,
+    body_of,
+    list_of,
+)
 from tampu.wire.media import Form
 
 router = APIRouter(prefix="/v1")
 _TEST_RULE = Form(RuleTestBody, has_any=True)
+_SECRET = Form(WebhookSecretBody)
 Name = Annotated[str, Path(description="Its name")]
 
 
@@ -143,6 +152,26 @@ async def test_rule(name: Name, request: CurrentRequest, caller: CurrentCaller) 
     if body.queue is not None:
         await request.server.load_settings(caller.tenant, validate.name(body.queue, "queue"))
     return answer(request, await request.drive(steps))
+
+
+@router.get("/webhooks/secret", operation_id="has_webhook_secret", tags=["webhooks"], **doc(WebhookSecretView))
+async def has_webhook_secret(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Whether deliveries of webhooks are signed. The secret is never shown."""
+    caller.need_everywhere("admin")
+    return answer(request, WebhookSecretView(await request.drive(request.verbs.has_webhook_secret())))
+
+
+@router.put(
+    "/webhooks/secret",
+    operation_id="put_webhook_secret",
+    tags=["webhooks"],
+    **doc(WebhookSecretView, WebhookSecretBody, more=(507,)),
+)
+async def put_webhook_secret(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Set the secret that signs deliveries of webhooks, or remove it with null."""
+    caller.need_everywhere("admin")
+    body: WebhookSecretBody = await request.read(_SECRET)
+    return answer(request, WebhookSecretView(await request.drive(request.verbs.put_webhook_secret(body.secret))))
 
 
 @router.get("/audit", operation_id="audit", tags=["audit"], **doc(AuditView))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tampu.broker import validate
 from tampu.broker.core import Read, Steps
@@ -10,6 +11,7 @@ from tampu.broker.policies.alerts import state
 from tampu.broker.policies.alerts.follower import FOLLOWER
 from tampu.broker.policies.definitions import DefinitionVerbs, Kind, texts
 from tampu.broker.policies.rules.step import micros
+from tampu.broker.policies.webhooks import deliveries
 from tampu.model.definitions import Alert, Firing, Measure
 from tampu.model.errors import InvalidConfig
 
@@ -47,7 +49,12 @@ class Alerts(Kind[Alert]):
                 raise InvalidConfig(f"{field} must be more than 0 and at most 7 days", field=field)
         if definition.notify is not None:
             validate.name(definition.notify, "queue")
+        if definition.webhook is not None:
+            deliveries.check(definition.webhook, "webhook")
         return definition
+
+    def marks(self, definition: Alert) -> tuple[tuple[str, str], ...]:
+        return () if definition.webhook is None else (deliveries.TENANTS,)
 
     def follower(self, definition: Alert) -> str | None:
         return FOLLOWER if definition.measure == "failed" and not definition.paused else None
@@ -74,17 +81,19 @@ class AlertVerbs(DefinitionVerbs):
         within: float | str = "1h",
         queues: str | list[str] | tuple[str, ...] | None = None,
         notify: str | None = None,
+        webhook: dict[str, Any] | None = None,
         paused: bool = False,
     ) -> Steps[Alert]:
         """Warn when a measure of a queue is more than ``above``, until it is at most ``clear``.
 
         ``measure`` is ``dead`` (more dead letters ``within`` a time), ``oldest`` (seconds that the oldest ready message
         waits), ``stuck`` (seconds without any move in a queue with leased messages), ``failed`` (share of attempts that
-        failed ``within`` a time) or ``lag`` (seconds that a follower has not moved although it is behind).
+        failed ``within`` a time) or ``lag`` (seconds that a follower has not moved although it is behind). A change is
+        a message in the queue ``notify``, and is sent to ``webhook``: ``{"url": ..., "headers": {...}}``.
         """
         fields = {
             "measure": measure, "above": above, "clear": clear, "lasting": lasting, "within": within,
-            "queues": texts(queues, "queues"), "notify": notify, "paused": paused,
+            "queues": texts(queues, "queues"), "notify": notify, "webhook": webhook, "paused": paused,
         }  # fmt: skip
         return (yield from self.put_definition(ALERTS, ALERTS.made(name, fields)))
 

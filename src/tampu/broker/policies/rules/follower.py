@@ -14,7 +14,9 @@ from typing import Any
 from tampu.broker.followers import Effects
 from tampu.broker.policies import cel, seen
 from tampu.broker.policies.rules.names import FOLLOWER, HOPS, MOST_HOPS, hops_of
-from tampu.model.definitions import Action, Rule, matches
+from tampu.broker.policies.webhooks import deliveries
+from tampu.model.config import SYSTEM
+from tampu.model.definitions import Action, Rule, Webhook, matches
 from tampu.model.errors import InvalidConfig
 from tampu.model.journal import Transition
 from tampu.model.message import Message, State
@@ -37,7 +39,7 @@ class RuleFollower:
         rules_of = functools.cache(lambda tenant: _rules(effects, tenant))
         for cause in transitions:
             trigger = trigger_of(cause)
-            if trigger is None:
+            if trigger is None or cause.queue.startswith(SYSTEM):
                 continue
             rules = [
                 rule for rule in rules_of(cause.tenant) if rule.trigger == trigger and rule.applies_to(cause.queue)
@@ -83,6 +85,9 @@ def _act(effects: Effects, cause: Transition, message: Message, rule: Rule, acti
     if action.copy is not None:
         queue, payload = action.copy, message.body.payload
         options["content_type"] = message.body.content_type
+    elif action.webhook is not None:
+        _call(effects, cause, message, rule, action.webhook)
+        return
     elif action.publish is not None:
         new = action.publish
         queue, payload = new.queue, new.payload
@@ -96,6 +101,22 @@ def _act(effects: Effects, cause: Transition, message: Message, rule: Rule, acti
         effects.publish(cause, queue, payload, **options)
     else:
         _log(rule, cause, why)
+
+
+def _call(effects: Effects, cause: Transition, message: Message, rule: Rule, webhook: Webhook) -> None:
+    try:
+        payload = message.payload
+    except (ValueError, TypeError):
+        raise cel.Failed("the payload cannot be decoded") from None
+    shown = {
+        "id": message.id, "queue": message.queue, "type": message.body.type, "payload": payload,
+        "labels": message.labels, "headers": message.headers, "priority": message.body.priority,
+        "correlation_id": message.correlation_id, "state": message.state.value, "reason": message.reason,
+        "error": message.last_error, "attempts": message.attempts,
+    }  # fmt: skip
+    fields = deliveries.fields_of(webhook, {"rule": rule.name, "trigger": rule.trigger, "message": shown})
+    correlation = message.correlation_id or message.id
+    effects.publish(cause, deliveries.QUEUE, fields.pop("payload"), correlation_id=correlation, **fields)
 
 
 def _log(rule: Rule, cause: Transition, why: str) -> None:

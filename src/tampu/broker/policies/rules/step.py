@@ -11,9 +11,10 @@ from tampu.broker.policies import cel
 from tampu.broker.policies.conditions import View
 from tampu.broker.policies.rules.names import HOPS, MOST_HOPS, hops_of
 from tampu.broker.policies.rules.program import Program, program
+from tampu.broker.policies.webhooks import deliveries
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
-from tampu.model.definitions import Action, Changes, Rule
+from tampu.model.definitions import Action, Changes, Rule, Webhook
 from tampu.model.errors import InvalidConfig, InvalidMessage
 from tampu.model.reasons import ROUTING_LOOP
 from tampu.model.times import duration, moment, seconds_of
@@ -105,6 +106,8 @@ def _act(batch: Batch, draft: Draft, rule: Rule, number: int, action: Action, vi
         new = action.publish
         payload = new.payload if new.expression is None else cel.compiled(new.expression).value(view.context)
         _copy(batch, draft, rule, number, new.queue, **_encoded(payload), type=new.type, labels=new.labels)
+    elif action.webhook is not None:
+        _call(batch, draft, rule, number, action.webhook)
 
 
 def _encoded(payload: Any) -> dict[str, Any]:
@@ -121,6 +124,24 @@ def _copy(batch: Batch, draft: Draft, rule: Rule, number: int, queue: str, **fie
     if hop is not None:
         headers = {**(draft.field("headers") or {}), HOPS: hop}
         batch.copy(draft, queue, f"rule/{rule.name}/{number}", headers=headers, **fields)
+
+
+def _call(batch: Batch, draft: Draft, rule: Rule, number: int, webhook: Webhook) -> None:
+    draft.identify()
+    new = draft.message
+    shown = {
+        "id": new.id, "queue": draft.queue, "type": new.type, "payload": draft.payload, "labels": new.labels or {},
+        "headers": new.headers or {}, "priority": new.priority, "correlation_id": new.correlation_id,
+    }  # fmt: skip
+    fields = deliveries.fields_of(webhook, {"rule": rule.name, "trigger": rule.trigger, "message": shown})
+    fields |= _encoded(fields["payload"])
+    batch.copy(draft, deliveries.QUEUE, f"rule/{rule.name}/{number}", **_OWN, **fields)
+
+
+_OWN: dict[str, Any] = dict.fromkeys(
+    ("delay", "run_at", "ttl", "deadline", "hold", "labels", "headers", "max_attempts", "source", "parent_id")
+) | {"priority": 0}
+"""What the delivery of a webhook does not have from its message."""
 
 
 def micros(value: float | str, field: str) -> int:

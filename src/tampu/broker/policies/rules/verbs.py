@@ -12,13 +12,14 @@ from tampu.broker.policies import cel, seen
 from tampu.broker.policies.definitions import DefinitionVerbs, Kind, texts
 from tampu.broker.policies.rules.names import FOLLOWER
 from tampu.broker.policies.rules.step import micros
+from tampu.broker.policies.webhooks import deliveries
 from tampu.broker.publish_steps import Draft
 from tampu.model.definitions import Action, Rule, RuleTest, Trigger, matches
 from tampu.model.errors import InvalidConfig, NotFound
 from tampu.model.message import Message, NewMessage
 
 MOST_ACTIONS = 10
-_OF_ENDED = ("copy", "publish")
+_OF_ENDED = ("copy", "publish", "webhook")
 """Actions that make sense when a message has ended."""
 _QUEUES = ("route", "copy")
 
@@ -41,6 +42,9 @@ class Rules(Kind[Rule]):
 
     def follower(self, definition: Rule) -> str | None:
         return None if definition.trigger == "published" else FOLLOWER
+
+    def marks(self, definition: Rule) -> tuple[tuple[str, str], ...]:
+        return (deliveries.TENANTS,) if any(action.webhook is not None for action in definition.actions) else ()
 
     def places(self, definition: Rule) -> tuple[str, ...]:
         return (*(definition.queues or ("*",)), *targets(definition))
@@ -78,6 +82,8 @@ def _check_action(action: Action, field: str, *, ended: bool) -> None:
         cel.expression(action.transform, f"{field}.transform")
     if action.publish is not None and action.publish.expression is not None:
         cel.expression(action.publish.expression, f"{field}.publish.expression")
+    if action.webhook is not None:
+        deliveries.check(action.webhook, f"{field}.webhook")
     if action.set is not None:
         for name in ("delay", "deadline"):
             value = getattr(action.set, name)
@@ -105,9 +111,10 @@ class RuleVerbs(DefinitionVerbs):
         """Do something with messages for which the CEL expression ``when`` is true.
 
         ``actions`` are carried out in order: ``{"route": queue}``, ``{"copy": queue}``, ``{"set": {...}}``,
-        ``{"transform": expression}``, ``{"escalate": {...}}``, ``{"archive": True}``, ``{"publish": {...}}``. All that
-        a publish causes happens in its unit. Of the rules of a queue, by ``order`` and name, the first that matches is
-        the last, unless it has ``go_on``. A rule that cannot be applied leaves the message where it was going.
+        ``{"transform": expression}``, ``{"escalate": {...}}``, ``{"archive": True}``, ``{"publish": {...}}``,
+        ``{"webhook": {"url": ...}}``. All that a publish causes happens in its unit. Of the rules of a queue, by
+        ``order`` and name, the first that matches is the last, unless it has ``go_on``. A rule that cannot be applied
+        leaves the message where it was going.
         """
         fields = {
             "actions": actions, "when": when, "trigger": trigger, "queues": texts(queues, "queues"),

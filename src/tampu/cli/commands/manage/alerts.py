@@ -29,6 +29,7 @@ def put(
     within: Annotated[str, option("--within", "The time that dead and failed look at", metavar="DURATION")] = "1h",
     queue: Annotated[list[str] | None, option("--queue", "Pattern of queues; may be repeated")] = None,
     notify: Annotated[str | None, option("--notify", "A queue that gets a message", metavar="QUEUE")] = None,
+    webhook: Annotated[str | None, option("--webhook", "A url that gets a POST", metavar="URL")] = None,
     paused: Annotated[bool, option("--paused", "Do not evaluate it")] = False,
 ) -> None:
     """Create an alert, or change the one with this name."""
@@ -36,7 +37,7 @@ def put(
     def act(store: tampu.Store) -> tampu.Alert:
         return store.alerts.put(
             name, measure=measure, above=above, clear=clear, lasting=lasting, within=within, queues=queue or None,
-            notify=notify, paused=paused,
+            notify=notify, webhook=None if webhook is None else {"url": webhook}, paused=paused,
         )  # fmt: skip
 
     with session.open_or_create(act) as store:

@@ -1,0 +1,1 @@
+"""Sends webhooks: the leader claims deliveries from the system queue and posts them, several at once."""
