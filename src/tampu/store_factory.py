@@ -41,6 +41,7 @@ def open(
     clock: Clock | None = None,
     token: str | None = None,
     actor: str | None = None,
+    private_webhooks: bool | None = None,
 ) -> Store:
     """Open a store by url: a file name, ``sqlite:///path``, ``memory://``, ``postgresql://…``,
     ``mariadb://…``, ``redis://…``, or a server's ``http://…``.
@@ -51,9 +52,17 @@ def open(
     other processes (a claim always handles the first two). ``clock`` is for tests. ``token`` is the key for a server,
     by default ``TAMPU_TOKEN``; there, the tenant ``default`` means that of the key, and the server sets other options.
     ``actor`` is whom the audit trail names, by default the user of the operating system; a server names the key.
+    ``private_webhooks`` lets webhooks go to private addresses, by default if ``TAMPU_PRIVATE_WEBHOOKS`` is ``true``.
     """
     if _text(url).startswith(("http://", "https://")):
-        if durability is not None or adopt or clock is not None or journal_retention != _WEEK or actor is not None:
+        if (
+            durability is not None
+            or adopt
+            or clock is not None
+            or journal_retention != _WEEK
+            or actor is not None
+            or private_webhooks
+        ):
             raise InvalidConfig("the server sets these options", field="url", hint="set them with tampu serve")
         return _remote(_text(url), token, tenant)
     if token is not None:
@@ -65,7 +74,9 @@ def open(
     except BaseException:
         engine.close()
         raise
-    core.private_webhooks = os.environ.get("TAMPU_PRIVATE_WEBHOOKS", "").lower() in ("1", "true")
+    if private_webhooks is None:
+        private_webhooks = os.environ.get("TAMPU_PRIVATE_WEBHOOKS", "").lower() in ("1", "true")
+    core.private_webhooks = private_webhooks
     if core.engine.durability in _WEAKER:
         log.warning("durability is %s: %s", core.engine.durability, _WEAKER[core.engine.durability])
     supervisor = None

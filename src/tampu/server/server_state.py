@@ -230,8 +230,8 @@ def open_server_state(settings: ServerSettings, *, clock: Any = None) -> ServerS
         journal_retention=settings.journal_retention,
         maintenance=settings.maintenance,
         clock=clock,
+        private_webhooks=settings.private_webhooks,
     )
-    access.core(store).private_webhooks = settings.private_webhooks
     try:
         return ServerState(store, settings)
     except BaseException:
