@@ -36,6 +36,8 @@ def test_the_names_are_the_same() -> None:
         "agents",
         "alerts",
         "webhooks",
+        "topology",
+        "dead",
         "schemas",
         "rules",
         "subscriptions",
