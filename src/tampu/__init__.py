@@ -9,7 +9,8 @@ from tampu.model.agents import Agent
 from tampu.model.audit import AuditPage, AuditRecord
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
 from tampu.model.dead import DeadGroup, DeadGroups, DeadJob
-from tampu.model.definitions import Alert, Firing, Rule, RuleTest, Schema, Subscription
+from tampu.model.definitions import Alert, Firing, Hold, Rule, RuleTest, Schema, Subscription
+from tampu.model.erasure import Erasure, Subject
 from tampu.model.errors import (
     DamagedFile,
     Forbidden,
@@ -62,11 +63,13 @@ __all__ = [
     "DeadGroups",
     "DeadJob",
     "Document",
+    "Erasure",
     "Failure",
     "Firing",
     "FollowerStatus",
     "Forbidden",
     "ForeignFile",
+    "Hold",
     "IdempotencyConflict",
     "InvalidConfig",
     "InvalidMessage",
@@ -105,6 +108,7 @@ __all__ = [
     "StorageError",
     "StorageFull",
     "Store",
+    "Subject",
     "Subscription",
     "TampuError",
     "Task",

@@ -296,3 +296,40 @@ def test_documents_are_found_by_the_beginning_of_their_names(engine: Any) -> Non
             assert found(prefix, there[-1]) == []
     assert found("", limit=3) == sorted(names)[:3]
     assert (engine.count_documents("range", "default"), engine.count_documents("range", "nobody")) == (len(names), 0)
+
+
+def test_messages_are_removed_by_id_in_any_state_but_leased(engine: Any, store: Store, harness: Harness) -> None:
+    store.queues.put("jobs", group_order=True, max_attempts=1, retention=60)
+    own = "019b76da-a800-4000-8000-00000000000a"
+    leased, done, dead = store.publish_many("jobs", ["leased", "done", "dead"])
+    claimed = store.claim("jobs", limit=3)
+    store.ack(claimed[1], result={"secret": 1})
+    store.nack(claimed[2], "secret")
+    first, second = store.publish_many("jobs", [tampu.NewMessage(n, group="g", key=f"k{n}") for n in range(2)])
+    delayed = store.publish("jobs", 1, delay=60, id=own)
+    held = store.publish("jobs", 1, hold="x")
+    cancelled = store.publish("jobs", 1)
+    store.cancel(cancelled.id)
+    kept = store.publish("jobs", "kept")
+    ids = [m.id for m in (leased, done, dead, first, delayed, held, cancelled)]
+    nowhere = "019b76da-a800-7000-8000-000000000001"
+    (outcomes,) = engine.run([port.Remove("default", [*ids, nowhere], "ann")])
+    assert [outcome.state for outcome in outcomes[1:7]] == ["done", "dead", "ready", "delayed", "held", "cancelled"]
+    assert isinstance(outcomes[0].error, tampu.InvalidState)
+    assert isinstance(outcomes[7].error, tampu.NotFound)
+    assert [engine.get("default", id) for id in ids[1:]] == [None] * 6
+    assert counts(store, "jobs") == {"leased": 1, "ready": 2}
+    assert {m.id for m in store.messages("jobs")} == {leased.id, second.id, kept.id}
+    assert {lease.id for lease in store.claim("jobs", limit=9)} == {second.id, kept.id}, (
+        "the next of the group is ready"
+    )
+    purged = [(t.id, t.worker) for t in store.journal().transitions if t.verb == "purge"]
+    assert sorted(purged) == sorted((id, "ann") for id in ids[1:])
+    assert engine.run([port.Remove("other", [kept.id])])[0][0].ok is False, "not of another tenant"
+    again = store.publish("jobs", 2, id=own, key="k0")
+    assert not again.duplicate
+    store.ack(claimed[0])
+    harness.clock.advance(120)
+    harness.trim()
+    assert "done" not in counts(store, "jobs")
+    assert not [finding for finding in store.check() if finding[1] == "bad"]

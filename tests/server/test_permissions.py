@@ -29,11 +29,20 @@ SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
 SPARK_JOB = {"do": "put", "kind": "spark-job", "name": "jobs.a/nightly", "value": ""}
 RULE = {"when": "false", "actions": [{"archive": True}], "queues": ["jobs.a"]}
 ALERT = {"measure": "oldest", "above": 60, "queues": ["jobs.a"]}
+HOLD = {"reason": "court", "queues": ["jobs.a"], "key": "nobody"}
 KEPT, OTHER = ({"queue": "jobs.a", "subscriber": name} for name in ("kept", "other"))
 UNIT = {"op": "publish", "queue": "jobs.b", "messages": [{"payload": 1}]}
 DOCUMENT = {"op": "put_document", "kind": "cursor", "name": "x", "value": 1}
 NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "audit": ({"admin*"}, "GET", "/v1/audit", None),
+    "list_erasures": ({"admin*"}, "GET", "/v1/erasures", None),
+    "erase": ({"admin*"}, "POST", "/v1/erasures", {"key": "nobody"}),
+    "get_erasure": ({"admin*"}, "GET", "/v1/erasures/{erasure}", None),
+    "check_erasure": ({"admin*"}, "POST", "/v1/erasures/{erasure}/check", None),
+    "list_holds": ({"view"}, "GET", "/v1/holds", None),
+    "get_hold": ({"view"}, "GET", "/v1/holds/kept", None),
+    "put_hold": ({"operate"}, "PUT", "/v1/holds/kept", HOLD),
+    "delete_hold": ({"operate"}, "DELETE", "/v1/holds/other", None),
     "export_topology": ({"admin*"}, "GET", "/v1/topology", None),
     "apply_topology": ({"admin*"}, "POST", "/v1/topology", {"topology": {"queues": {"jobs.new": {}}}}),
     "publish": ({"publish"}, "POST", "/v1/queues/jobs.a/messages", {"n": 1}),
@@ -146,7 +155,8 @@ _OF_EACH = {
 
 _OF_MANY = {
     "queues": "queues", "stats": "queues", "list_schedules": "schedules", "journal": "transitions",
-    "list_schemas": "schemas", "list_rules": "rules", "list_subscriptions": "subscriptions", "list_alerts": "alerts",
+    "list_schemas": "schemas", "list_rules": "rules", "list_subscriptions": "subscriptions",
+    "list_holds": "holds", "list_erasures": "erasures", "list_alerts": "alerts",
     "alert_status": "firing",
     "list_dead": "messages", "group_dead": "groups", "list_dead_replays": "replays",
     "replay_dead": "count", "purge_dead": "count",
@@ -162,7 +172,7 @@ def _shows_nothing(operation: str, answer: Any) -> bool:
     body = answer.json
     if operation in _OF_MANY:
         return body[_OF_MANY[operation]] in ([], 0)
-    if operation in ("delete_schedule", "delete_schema", "delete_rule", "delete_subscription", "delete_alert"):
+    if operation.startswith("delete_"):
         return body["deleted"] is False
     if operation == "audit":
         body = {"keys": [{"name": record["target"]} for record in body["records"]]}
@@ -207,9 +217,11 @@ def filled(web: Web) -> dict[str, str]:
         assert web.request("PUT", f"/v1/alerts/{alert}", ALERT).status == 200
     for rule in ("kept", "other"):
         assert web.request("PUT", f"/v1/rules/{rule}", RULE).status == 200
+        assert web.request("PUT", f"/v1/holds/{rule}", HOLD).status == 200
+    erasure = web.post("/v1/erasures", {"key": "nobody"}).json["id"]
     plan = {"query": {"columns": ["id"], "queues": ["jobs.a"]}}
     (piece,) = web.post("/v1/spark/plan", plan).json["pieces"]
-    return {"id": message["id"], "key": key["id"], "piece": piece}
+    return {"id": message["id"], "key": key["id"], "piece": piece, "erasure": erasure}
 
 
 @pytest.mark.parametrize("permission", PERMISSIONS)
@@ -226,6 +238,7 @@ def test_a_permission_allows_its_routes_and_no_others(web: Web, filled: dict[str
             web.post("/v1/queues/jobs.old/messages", {"n": 3})  # it may have been removed just before
             web.request("PUT", "/v1/schemas/other", {"schema": {"title": "any"}, "queues": ["jobs.a"]})
             web.request("PUT", "/v1/rules/other", RULE)
+            web.request("PUT", "/v1/holds/other", HOLD)
             web.request("PUT", "/v1/alerts/other", ALERT)
             web.request("PUT", "/v1/subscriptions/jobs.a@other", OTHER)
             answer = who.request(*asked)
@@ -251,7 +264,7 @@ ELSEWHERE = {
     "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key", "config_sources",
     "put_schema", "delete_schema", "put_rule", "delete_rule",
     "put_subscription", "delete_subscription", "put_alert", "delete_alert", "list_alerts",
-    "export_topology", "apply_topology",
+    "export_topology", "apply_topology", "erase", "put_hold", "delete_hold",
     "has_webhook_secret", "put_webhook_secret",
 }  # fmt: skip
 """Asked from another tenant they are about that tenant's own queue, schedule or key, whatever its name."""

@@ -110,6 +110,23 @@ class AsyncAlerts(Part):
     status = awaitable(AllVerbs.alert_status)
 
 
+class AsyncHolds(Part):
+    """Legal holds: what must not be removed, by name."""
+
+    put = awaitable(AllVerbs.put_hold)
+    get = awaitable(AllVerbs.get_hold)
+    list = awaitable(AllVerbs.list_holds)
+    delete = awaitable(AllVerbs.delete_hold)
+
+
+class AsyncErasures(Part):
+    """Reports of `AsyncStore.erase`, by id."""
+
+    get = awaitable(AllVerbs.get_erasure)
+    list = awaitable(AllVerbs.list_erasures)
+    check = awaitable(AllVerbs.check_erasure)
+
+
 class AsyncTopology(Part):
     """Everything that is configured, as one file: applied as one unit, and exported."""
 
@@ -209,6 +226,14 @@ class AsyncStore:
         return AsyncSubscriptions(self._verbs, self._drive)
 
     @property
+    def holds(self) -> AsyncHolds:
+        return AsyncHolds(self._verbs, self._drive)
+
+    @property
+    def erasures(self) -> AsyncErasures:
+        return AsyncErasures(self._verbs, self._drive)
+
+    @property
     def topology(self) -> AsyncTopology:
         return AsyncTopology(self._verbs, self._drive)
 
@@ -232,6 +257,7 @@ class AsyncStore:
     free = awaitable(AllVerbs.free)
     replay = awaitable(AllVerbs.replay)
     purge = awaitable(AllVerbs.purge)
+    erase = awaitable(AllVerbs.erase)
     stats = awaitable(AllVerbs.stats)
     journal = awaitable(AllVerbs.journal)
     audit = awaitable(AllVerbs.audit)

@@ -16,6 +16,7 @@ from tampu.broker.audit import current_user
 from tampu.broker.audit_verbs import AuditVerbs
 from tampu.broker.core import Core, PublishSet, Read, Step, Steps, WaitForMessages, without_errors
 from tampu.broker.dead.verbs import DeadVerbs
+from tampu.broker.erasure.verbs import ErasureVerbs
 from tampu.broker.notes import Notes
 from tampu.broker.policies.kinds import PolicyVerbs
 from tampu.broker.schedules.verbs import ScheduleVerbs
@@ -29,7 +30,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(ScheduleVerbs, Atomic, Checks, DeadVerbs, Notes, AgentVerbs, AuditVerbs, PolicyVerbs, TopologyVerbs):
+class AllVerbs(
+    ScheduleVerbs, Atomic, Checks, DeadVerbs, Notes, AgentVerbs, AuditVerbs, PolicyVerbs, TopologyVerbs, ErasureVerbs
+):
     """All verbs, for one tenant."""
 
 
@@ -131,6 +134,23 @@ class Alerts(Part):
     status = blocking(AllVerbs.alert_status)
 
 
+class Holds(Part):
+    """Legal holds: what must not be removed, by name."""
+
+    put = blocking(AllVerbs.put_hold)
+    get = blocking(AllVerbs.get_hold)
+    list = blocking(AllVerbs.list_holds)
+    delete = blocking(AllVerbs.delete_hold)
+
+
+class Erasures(Part):
+    """Reports of `Store.erase`, by id."""
+
+    get = blocking(AllVerbs.get_erasure)
+    list = blocking(AllVerbs.list_erasures)
+    check = blocking(AllVerbs.check_erasure)
+
+
 class Topology(Part):
     """Everything that is configured, as one file: applied as one unit, and exported."""
 
@@ -184,6 +204,8 @@ class Store:
         self.topology = Topology(self._verbs, self._drive)
         self.dead = Dead(self._verbs, self._drive)
         self.webhooks = Webhooks(self._verbs, self._drive)
+        self.holds = Holds(self._verbs, self._drive)
+        self.erasures = Erasures(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:
@@ -205,6 +227,7 @@ class Store:
     free = blocking(AllVerbs.free)
     replay = blocking(AllVerbs.replay)
     purge = blocking(AllVerbs.purge)
+    erase = blocking(AllVerbs.erase)
     stats = blocking(AllVerbs.stats)
     journal = blocking(AllVerbs.journal)
     audit = blocking(AllVerbs.audit)

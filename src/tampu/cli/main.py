@@ -31,6 +31,8 @@ for _name in (
     "commands.manage.alerts",
     "commands.manage.topology",
     "commands.manage.webhooks",
+    "commands.manage.holds",
+    "commands.manage.erase",
     "lake.pipeline",
     "lake.query",
     "commands.serve.server",

@@ -22,6 +22,7 @@ from tampu.client.admin import RemoteAdmin, RemoteAgentVerbs, RemoteScheduleVerb
 from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.dead import RemoteDeadVerbs
+from tampu.client.erasure import RemoteErasureVerbs
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.policies import RemotePolicyVerbs
 from tampu.client.request import Nap, Request, reader
@@ -49,6 +50,7 @@ class AllRemoteVerbs(
     RemoteAgentVerbs,
     RemotePolicyVerbs,
     RemoteTopologyVerbs,
+    RemoteErasureVerbs,
     AllVerbs,
 ):
     """All verbs, for one tenant of a server."""

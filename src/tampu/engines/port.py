@@ -314,6 +314,18 @@ class Purge(msgspec.Struct, frozen=True):
     """Only dead messages: these, as far as they are dead and in this queue. At most ``limit``."""
 
 
+class Remove(msgspec.Struct, frozen=True):
+    """Remove messages for good, with history and result, in any state except leased. Reply: list[Outcome].
+
+    The outcome has the state that the message was in; a leased one is refused with `InvalidState`. An id is given once.
+    """
+
+    tenant: str
+    ids: Sequence[str]
+    actor: str | None = None
+    """Who asked for it: the ``worker`` of the journal's transitions."""
+
+
 class Rerank(msgspec.Struct, frozen=True):
     """Give up to ``limit`` messages after ``after`` the rank of another ordering.
 
@@ -428,6 +440,7 @@ Call = (
     | Replay
     | UndoReplay
     | Purge
+    | Remove
     | Rerank
     | Regroup
     | Sweep

@@ -99,6 +99,10 @@ def next_token(want: QueueClaim, tokens: float) -> int:
 # -- settle
 
 
+def leased() -> InvalidState:
+    return InvalidState("the message is leased", hint="cancel it, or wait until it has ended")
+
+
 def lost() -> LeaseLost:
     return LeaseLost(
         "this receipt is not the current lease of its message",

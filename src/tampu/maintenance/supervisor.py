@@ -25,6 +25,7 @@ from tampu.broker.followers import FOLLOWERS
 from tampu.maintenance.agents import Agents
 from tampu.maintenance.alerts import AlertTask
 from tampu.maintenance.dead import Replayer
+from tampu.maintenance.erasure import Eraser
 from tampu.maintenance.follower import Follower
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Sweeper, Trimmer
@@ -47,6 +48,7 @@ class Supervisor:
         self._scheduler = Scheduler(core)
         self._alerts = AlertTask(core)
         self._replayer = Replayer(core)
+        self._eraser = Eraser(core)
         self._agents = Agents(core)
         self._webhooks = WebhookSender(core, lambda: self.leads and not self._agents.paused(WEBHOOKS))
         self._follower = Follower(core, lambda: self.leads, self._agents.paused)
@@ -125,6 +127,7 @@ class Supervisor:
         run(REORDER, self._reorderer, lambda: self._reorderer.rank(status))  # it is never due before the next turn
         run(ALERTS, self._alerts, lambda: self._alerts.evaluate(status, now=asked(ALERTS)))
         run(WEBHOOKS, self._webhooks, lambda: self._webhooks.turn(status))
+        self._eraser.look(status)
         seconds = run(RETENTION, self._trimmer, lambda: self._trimmer.trim(now=asked(RETENTION))) or _LOOK_SECONDS
         if self._next_us is not None:
             passed = time.monotonic() - began
@@ -138,3 +141,4 @@ class Supervisor:
             self._thread.join()
         self._follower.stop()
         self._webhooks.stop()
+        self._eraser.stop()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tampu.broker import audit, journal_readers
 from tampu.broker.admin import removal, reorder
 from tampu.broker.core import Core
 from tampu.broker.dead.retention import DeadRetention, limited
+from tampu.broker.policies.holds.verbs import holds_of
 from tampu.broker.settings import KIND
-from tampu.engines.port import PollStatus, Sweep, Swept, Trim
+from tampu.engines.port import Engine, PollStatus, Sweep, Swept, Trim
 from tampu.model.config import BUILT_IN, QueueConfig, inherit, parents, read_config
 from tampu.model.errors import VersionConflict
 from tampu.model.times import SECOND
@@ -76,20 +78,35 @@ class Trimmer:
         if archive is not None:
             retention = {queue: min(own_us, archive) for queue, own_us in retention.items()}
             default = min(default, archive)
+        for queue_name in _under_hold(engine, queues):
+            retention[queue_name] = engine.now()  # nothing ended before 1970
+            of_dead.pop(queue_name, None)
         read = journal_readers.read_by_all(known)
         for call in removal.unmark_used(engine):
             self._core.coalescer.submit(call)
-        if time.monotonic() >= self._audit_at:
-            self._audit_at = time.monotonic() + _AUDIT_SECONDS
-            for tenant in queues:
-                for outdated in audit.outdated(engine, tenant, _STEP):
-                    self._core.coalescer.submit(outdated)
+        self._trim_audit(queues)
         removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP, read))
         for purge in self._dead.purges(of_dead, known, _STEP):
             removed += self._core.coalescer.submit(purge)
         self.runs += bool(removed)
         self.done += removed
         return removed
+
+    def _trim_audit(self, tenants: Iterable[str]) -> None:
+        if time.monotonic() >= self._audit_at:
+            self._audit_at = time.monotonic() + _AUDIT_SECONDS
+            for tenant in tenants:
+                for outdated in audit.outdated(self._core.engine, tenant, _STEP):
+                    self._core.coalescer.submit(outdated)
+
+
+def _under_hold(engine: Engine, queues: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """The queues that a legal hold is for, of those of each tenant."""
+    for tenant, names in queues.items():
+        holds = holds_of(engine, tenant)
+        for queue in names if holds else ():
+            if any(hold.applies_to(queue) for hold in holds):
+                yield tenant, queue
 
 
 class Sweeper:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tampu.model.message import Message
 from tampu.model.patterns import Pattern
 
 Compatibility = Literal["none", "backward", "forward", "full"]
@@ -200,3 +201,31 @@ class Subscription(Definition, frozen=True, kw_only=True, omit_defaults=True, fo
 
     def applies_to(self, queue: str) -> bool:
         return self.queue == queue
+
+
+class Hold(Definition, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A legal hold: messages that match all of its conditions are neither erased nor purged."""
+
+    reason: str
+    """Why, for people."""
+    queues: tuple[str, ...] = ()
+    """Patterns of queue names; empty: all queues."""
+    labels: dict[str, str] = {}
+    key: str | None = None
+    correlation_id: str | None = None
+
+    def applies_to(self, queue: str) -> bool:
+        return matches(self.queues, queue)
+
+    @property
+    def whole_queues(self) -> bool:
+        """True if it covers every message of its queues."""
+        return not self.labels and self.key is None and self.correlation_id is None
+
+    def covers(self, message: Message) -> bool:
+        return (
+            self.applies_to(message.queue)
+            and self.key in (None, message.key)
+            and self.correlation_id in (None, message.correlation_id)
+            and all(message.labels.get(name) == value for name, value in self.labels.items())
+        )

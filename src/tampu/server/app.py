@@ -21,6 +21,7 @@ from tampu.server.routes import (
     console,
     dead,
     definitions,
+    erasures,
     events,
     health,
     keys,
@@ -38,9 +39,8 @@ from tampu.wire.problems import MethodNotAllowed
 
 ROUTERS = (
     verbs.router, atomic.router, messages.router, messages.notes, queues.router, admin.router, schedules.router,
-    agents.router, agents.followers, definitions.router, topology.router, events.router, spark.router, keys.router,
-    session.router, dead.router,
-    health.router, console.router, console.pages,
+    agents.router, agents.followers, definitions.router, topology.router, erasures.router, events.router, spark.router,
+    keys.router, session.router, dead.router, health.router, console.router, console.pages,
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tampu.broker.admin.filters import Where
 from tampu.broker.audit import Recording
 from tampu.broker.core import Core, Read, Steps
 from tampu.broker.policies import uses
+from tampu.broker.policies.holds.verbs import check_removal, holds_of, purge_others
 from tampu.broker.settings import KIND
 from tampu.engines import port
 from tampu.model.config import (
@@ -30,6 +31,7 @@ from tampu.model.config import (
     read_config,
 )
 from tampu.model.decoders import from_msgpack
+from tampu.model.definitions import Hold
 from tampu.model.errors import InvalidConfig, InvalidMessage, InvalidState, NotFound, VersionConflict
 from tampu.model.message import Message, State
 from tampu.model.outcome import Outcome
@@ -308,12 +310,19 @@ class Admin(Recording):
         return MessagePage(chosen, None)
 
     def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
-        """Remove all messages in one or more states for good. Returns how many. Leased ones cannot be purged."""
+        """Remove all messages in one or more states for good. Returns how many. Leased ones cannot be purged.
+
+        What a legal hold covers stays; a queue that is under one as a whole cannot be purged.
+        """
         states = purged_states(queue, state)
         stats = yield from self.stats(queue)
         if dry_run:
             return sum(stats.counts.get(s, 0) for s in states)
+        holds: list[Hold] = yield Read(lambda engine: holds_of(engine, self.tenant, queue))
+        check_removal([hold for hold in holds if hold.whole_queues], queue)
         yield from self.record("queue.purge", queue, {"states": states})
+        if holds:
+            return (yield from purge_others(self.tenant, self.actor.name, queue, states, holds))
         total = 0
         for current in states:
             while True:
@@ -407,6 +416,7 @@ class Admin(Recording):
         validate.name(queue, "queue")
         stats = yield from self.stats(queue)
         removal.check(queue, stats.counts, force=force)
+        check_removal((yield Read(lambda engine: holds_of(engine, self.tenant, queue))), queue)
         yield from self.record("queue.remove", queue, {"messages": sum(stats.counts.values()), "force": force})
         states = [s for s in State if s in TERMINAL or (force and s is not State.LEASED)]
         total = yield from self.purge(queue, state=states)

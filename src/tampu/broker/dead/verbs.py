@@ -15,9 +15,11 @@ from tampu.broker.core import Read, Steps
 from tampu.broker.dead import jobs
 from tampu.broker.dead.filters import DeadFilter, DeadFilters, error_of, fingerprint_of
 from tampu.broker.dead.pages import MOST_READ, walk
+from tampu.broker.policies.holds.verbs import holds_of
 from tampu.engines.port import Document, Purge
 from tampu.model.config import rate as parse_rate
 from tampu.model.dead import DeadGroup, DeadGroups, DeadJob
+from tampu.model.definitions import Hold
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound, VersionConflict
 from tampu.model.message import Message, State
 from tampu.model.times import moment
@@ -213,8 +215,10 @@ class DeadVerbs(Admin):
 
     def _purge_each(self, messages: Sequence[Message], cursor: str | None) -> Steps[DeadJob]:
         by_queue: dict[str, list[str]] = {}
+        holds: list[Hold] = yield Read(lambda engine: holds_of(engine, self.tenant))
         for message in messages:
-            by_queue.setdefault(message.queue, []).append(message.id)
+            if not any(hold.covers(message) for hold in holds):
+                by_queue.setdefault(message.queue, []).append(message.id)
         gone: dict[str, int] = {}
         for queue, names in by_queue.items():
             for start in range(0, len(names), _STEP):

@@ -6,13 +6,14 @@ from typing import Any
 
 from tampu.broker.policies.alerts.verbs import ALERTS, AlertVerbs
 from tampu.broker.policies.definitions import Kind
+from tampu.broker.policies.holds.verbs import HOLDS, HoldVerbs
 from tampu.broker.policies.rules.verbs import RULES, RuleVerbs
 from tampu.broker.policies.schemas.verbs import SCHEMAS, SchemaVerbs
 from tampu.broker.policies.subscriptions.verbs import SUBSCRIPTIONS, SubscriptionVerbs
 from tampu.broker.policies.webhooks.verbs import WebhookVerbs
 
-KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS, ALERTS)
+KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS, ALERTS, HOLDS)
 
 
-class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs, WebhookVerbs):
+class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs, WebhookVerbs, HoldVerbs):
     """The verbs of all policies."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -196,6 +197,18 @@ def checked(data: Any) -> dict[str, dict[str, Fields]]:
                 raise InvalidMessage(f"{place:.150}: names of fields must be texts", field=place)
             found[section][name] = fields or {}
     return found
+
+
+def about_the_store(data: Any) -> bool:
+    """True if a topology has definitions that are about the whole store, not only about the tenant."""
+    sections = checked(data)
+    for section in SECTIONS:
+        if isinstance(section, DefinitionSection):
+            for name, fields in sections.get(section.name, {}).items():
+                with contextlib.suppress(TampuError):  # `apply_data` names the mistake
+                    if section.kind.of_the_store(section.kind.made(name, {**section.kind.implied(name), **fields})):
+                        return True
+    return False
 
 
 def _once(plans: Iterable[Plan]) -> list[PutDocument | DeleteDocument]:

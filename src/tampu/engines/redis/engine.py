@@ -46,6 +46,7 @@ _SINGLE: tuple[tuple[type[Any], Callable[[RunContext, Any], Operation[Any]]], ..
     (port.UndoReplay, lambda context, call: admin.steer(context, "undo_replay", call)),
     (port.Together, units.together),
     (port.Purge, admin.purge),
+    (port.Remove, lambda context, call: admin.steer(context, "remove", call)),
     (port.Rerank, admin.rerank),
     (port.Regroup, admin.regroup),
     (port.Trim, sweep.trim),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Response
 
-from tampu.broker.topology.verbs import topology_schema
+from tampu.broker.topology.verbs import about_the_store, topology_schema
+from tampu.model.errors import Forbidden
 from tampu.model.topology import Applied
 from tampu.server.http.openapi import doc
 from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
@@ -26,6 +27,8 @@ async def apply_topology(request: CurrentRequest, caller: CurrentCaller) -> Resp
     """Make the tenant as the topology says, as one unit. Needs the permission admin everywhere."""
     caller.need_everywhere("admin")
     body: ApplyTopology = await request.read(APPLY_TOPOLOGY)
+    if about_the_store(body.topology) and not await request.server.of_all_tenants(caller):
+        raise Forbidden("it has an entry about the whole store", hint="use a key of all tenants")
     steps = request.verbs.apply_data(msgspec.to_builtins(body.topology), dry_run=body.dry_run, prune=body.prune)
     return answer(request, await request.drive(steps))
 

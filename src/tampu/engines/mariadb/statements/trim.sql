@@ -52,7 +52,7 @@ DELETE FROM tampu_ending WHERE q = $1 AND state = $2 AND no IN ($3) LIMIT #3
 
 -- name: remove_ended
 -- Removes messages from `ended`.
--- Run by: trim, purge
+-- Run by: trim, purge, remove
 -- In:  $1 seqs
 -- Out: seq, attempts
 DELETE FROM tampu_ended WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
@@ -81,7 +81,7 @@ DELETE FROM tampu_dead WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 
 -- name: delete_messages
 -- Removes messages that are in no index any more, with their history and result.
--- Run by: trim, purge
+-- Run by: trim, purge, remove
 -- In:  $1 seqs
 -- Out: nothing
 DELETE FROM tampu_failure WHERE seq IN ($1);

@@ -56,7 +56,7 @@ DELETE FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8 AND no = ANY ($
 
 -- name: remove_ended
 -- Removes messages from `ended`.
--- Run by: trim, purge
+-- Run by: trim, purge, remove
 -- In:  $1 seqs
 -- Out: message row
 WITH gone AS (DELETE FROM tampu.ended WHERE seq = ANY ($1::int8[]) RETURNING seq, attempts)
@@ -97,7 +97,7 @@ FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.se
 
 -- name: delete_messages
 -- Removes messages that are in no index any more, with their history and result.
--- Run by: trim, purge
+-- Run by: trim, purge, remove
 -- In:  $1 seqs
 -- Out: nothing
 WITH history AS (DELETE FROM tampu.failure WHERE seq = ANY ($1::int8[])),

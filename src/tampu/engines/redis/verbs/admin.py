@@ -1,4 +1,4 @@
-"""cancel, free, replay and its undo, purge, rerank, regroup: changes to single messages and to whole queues.
+"""cancel, free, replay and its undo, purge, remove, rerank, regroup: changes to single messages and to whole queues.
 
 Contract of the first three: one outcome per item, in order; NotFound for an id that the tenant does not have.
 """
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tampu.engines.groups import stored
-from tampu.engines.port import Cancel, Free, Purge, Regroup, Replay, Rerank, UndoReplay
+from tampu.engines.port import Cancel, Free, Purge, Regroup, Remove, Replay, Rerank, UndoReplay
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
-from tampu.engines.rules import not_waiting
+from tampu.engines.rules import leased, not_waiting
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import State, unpack_body
 from tampu.model.outcome import Outcome
@@ -21,7 +21,7 @@ from tampu.model.rank import rank
 
 Located = tuple[QueueEntry, str]
 """A queue and the name of a message in it: its number, or the id the user gave."""
-Steered = Cancel | Free | Replay | UndoReplay
+Steered = Cancel | Free | Remove | Replay | UndoReplay
 """A call that changes messages by their ids."""
 _WANTED: dict[type, str] = {Free: "held", Replay: "dead", UndoReplay: "waiting for its delivery"}
 _CURSORS = 1 << 64
@@ -112,7 +112,7 @@ def _how(one: Named, bodies: list[bytes]) -> dict[str, Any]:
         how |= {"d": call.reasons[one.item], "a": call.attempts[one.item]}
     elif isinstance(call, Cancel):
         how |= {"d": call.dead, "e": call.error, "r": call.reason}
-    else:
+    elif isinstance(call, Free):
         body = call.bodies[one.item] if call.bodies else None
         if body is not None:
             bodies.append(body)
@@ -132,6 +132,8 @@ def outcome(call: Steered, id: str, answer: list[Any] | TampuError | None) -> Ou
     error: TampuError
     if isinstance(call, Cancel):
         error = not_waiting(call, state)
+    elif isinstance(call, Remove):
+        error = leased()
     elif isinstance(call, Free) and context[0]:
         error = InvalidState("the message waits for its turn in its group", hint="it continues by itself")
     else:

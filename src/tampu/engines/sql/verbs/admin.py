@@ -78,7 +78,8 @@ Act = Callable[[Commit, dict[int, str]], dict[int, int | TampuError]]
 """Does something to messages, given as {seq: id}; returns a state number or an error by seq. Others are gone."""
 
 
-def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Outcome]:
+def each_message(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Outcome]:
+    """The outcome for each id of what ``act`` does to the messages."""
     found = read.find(commit.db, commit.registry, tenant, ids) if ids else {}
     done = act(commit, dict(sorted((seq, id) for id, (seq, _) in found.items())))
     outcomes = []
@@ -93,7 +94,7 @@ def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Out
 
 
 def cancel(commit: Commit, call: Cancel) -> list[Outcome]:
-    return _each(commit, call.tenant, call.ids, functools.partial(_cancel, call))
+    return each_message(commit, call.tenant, call.ids, functools.partial(_cancel, call))
 
 
 def _cancel(call: Cancel, commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
@@ -126,7 +127,7 @@ def free(commit: Commit, call: Free) -> list[Outcome]:
 
 
 def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted: str) -> list[Outcome]:
-    """As `_each`, for messages in the state ``wanted``: an id that is given twice succeeds only once."""
+    """As `each_message`, for messages in the state ``wanted``: an id that is given twice succeeds only once."""
 
     def act_on_wanted(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
         done = act(commit, seqs)
@@ -134,7 +135,7 @@ def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted
             done[seq] = InvalidState(f"the message is {STATES[code]}, not {wanted}")
         return done
 
-    outcomes = _each(commit, tenant, ids, act_on_wanted)
+    outcomes = each_message(commit, tenant, ids, act_on_wanted)
     seen = set()
     for i, outcome in enumerate(outcomes):
         if outcome.ok and outcome.id in seen:

@@ -49,6 +49,7 @@ VERBS: dict[type[Any], Verb] = {
     port.Replay: each(admin.replay),
     port.UndoReplay: each(admin.undo_replay),
     port.Purge: each(trim.purge),
+    port.Remove: each(trim.remove),
     port.Rerank: each(admin.rerank),
     port.Regroup: each(admin.regroup),
     port.Trim: each(trim.trim),

@@ -1,18 +1,33 @@
-"""purge and trim: remove messages for good, a bounded number per commit.
+"""purge, remove and trim: remove messages for good, a bounded number per commit.
 
-Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what is
+Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it; remove does so by id.
+Trim removes what is
 past its retention: ended messages by queue, results, idempotency keys and journal records. It keeps journal records and
 ended messages that a registered reader has not read yet. The cost of both does not depend on what stays.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, LEASED, PARTITION, pack_seqs, unpack_seqs
-from tampu.engines.port import Purge, Trim
+from tampu.engines.encoding import (
+    CANCELLED,
+    CODE,
+    DEAD,
+    DONE,
+    EXPIRED,
+    LEASED,
+    PARTITION,
+    STATES,
+    pack_seqs,
+    unpack_seqs,
+)
+from tampu.engines.port import Purge, Remove, Trim
+from tampu.engines.rules import leased
 from tampu.engines.sql import journal
+from tampu.engines.sql import read as reading
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints
 from tampu.engines.sql.read import find, live_page
@@ -20,10 +35,14 @@ from tampu.engines.sql.rules.group_rates import retime_ahead
 from tampu.engines.sql.rules.groups import leave_groups
 from tampu.engines.sql.rules.indexes import withdraw
 from tampu.engines.sql.rules.message_row import MessageRow
-from tampu.model.errors import InvalidState, NotFound
+from tampu.engines.sql.verbs.admin import each_message
+from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.outcome import Outcome
+from tampu.model.states import TERMINAL
 
 _ENDINGS = 100
 _ANY_TIME = (1 << 63) - 1
+_TRIES = 5
 
 
 def purge(commit: Commit, call: Purge) -> int:
@@ -56,6 +75,38 @@ def _drop_dead(commit: Commit, q: int, call: Purge) -> list[Any]:
     found = find(commit.db, commit.registry, call.tenant, call.ids) if call.ids else {}
     seqs = sorted({seq for seq, queue in found.values() if queue == q})[: call.limit]
     return commit.db.rows("remove_dead", Ints(seqs)) if seqs else []
+
+
+def remove(commit: Commit, call: Remove) -> list[Outcome]:
+    return each_message(commit, call.tenant, call.ids, functools.partial(_remove, call))
+
+
+def _remove(call: Remove, commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+    done: dict[int, int | TampuError] = {}
+    for _ in range(_TRIES):
+        states = {seq: code for seq, (code, _) in reading.states(commit.db, [s for s in seqs if s not in done]).items()}
+        if not states:
+            break
+        gone = list(withdraw(commit, [seq for seq, code in states.items() if STATES[code] not in TERMINAL]).values())
+        for code in (DEAD, DONE, CANCELLED, EXPIRED):
+            ended = [seq for seq, state in states.items() if state == code]
+            if ended:
+                removed = _take_ended(commit, code, ended)
+                commit.count_all(removed, code, -1)
+                gone += removed
+        leave_groups(commit, ((message.q, message.group, message.seq) for message in gone))
+        for message in gone:
+            commit.note("purge", None, message, call.actor)
+            done[message.seq] = states[message.seq]
+        _forget(commit, [message.seq for message in gone])
+        done |= {seq: leased() for seq, code in states.items() if code == LEASED and seq not in done}
+    return done
+
+
+def _take_ended(commit: Commit, code: int, seqs: list[int]) -> list[MessageRow]:
+    """Take messages out of the index of their state. Rows of endings keep their numbers; trim passes over them."""
+    rows = commit.db.rows("remove_dead" if code == DEAD else "remove_ended", Ints(seqs))
+    return [MessageRow(*row) for row in rows]
 
 
 def _drop_ended(

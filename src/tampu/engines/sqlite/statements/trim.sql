@@ -31,7 +31,7 @@ DELETE FROM tampu_ending WHERE q = $1 AND state = $2 AND no IN (SELECT value FRO
 
 -- name: remove_ended
 -- Removes messages from `ended`.
--- Run by: trim, purge
+-- Run by: trim, purge, remove
 -- In:  $1 seqs
 -- Out: message row
 SELECT m.seq, m.q, e.attempts, m.seq >> 20, m.id, CAST(m.lane AS BLOB), m.rank, m.max_attempts, m.expires,
@@ -68,7 +68,7 @@ DELETE FROM tampu_dead WHERE seq IN (SELECT value FROM json_each($1))
 
 -- name: delete_messages
 -- Removes messages that are in no index any more, with their history and result.
--- Run by: trim, purge
+-- Run by: trim, purge, remove
 -- In:  $1 seqs
 -- Out: nothing
 DELETE FROM tampu_message WHERE seq IN (SELECT value FROM json_each($1));
