@@ -11,10 +11,11 @@ import pytest
 import tampu
 from tampu.broker import access, audit
 from tampu.engines.port import PutDocument
+from tampu.lake import maintenance
 from tampu.lake.audit import new_records
 from tampu.lake.storage import Lake, parquet
 from tampu.lake.storage.snapshots import Mark
-from tampu.model.times import SECOND
+from tampu.model.times import SECOND, moment
 from tampu.stores.open_store import open_store
 from tests.server.web import Web
 from tests.servers.http import Stall
@@ -44,9 +45,10 @@ class Trail:
         self.run += 1
         known = self.table.open()
         with open_store(self.url) as store:
-            new = list(parquet.write_batches(self.table.target, "t", new_records(store, known, TENANTS, "main-1")))
+            rows, newest = new_records(store, known, "lake:main", TENANTS, "main-1")
+        new = list(parquet.write_batches(self.table.target, "t", rows))
         if not die:
-            known.commit(new, Mark("lake:main", self.run, {"0": self.run}))
+            known.commit(new, Mark("lake:main", self.run, {"0": self.run, **newest}))
         return sum(file.rows for file in new)
 
     def rows(self) -> list[dict[str, object]]:
@@ -70,8 +72,10 @@ def test_each_record_comes_once_also_one_that_is_late_or_of_a_run_that_died(
     stores["default"].queues.put("orders", lease=60)
     stores["default"].queues.put("orders", lease=90)
     stores["acme"].queues.put("orders", lease=30)
-    assert trail.bring(die=True) == 3
-    assert (trail.bring(), trail.bring()) == (3, 0)
+    now = access.engine(stores["acme"]).now()
+    old = late(stores["acme"], now - 400 * HOUR)
+    assert trail.bring(die=True) == 4
+    assert (trail.bring(), trail.bring()) == (4, 0)
     mine = [row for row in trail.rows() if row["tenant"] == "default"]
     told = list(stores["default"].audit())
     assert [(row["id"], row["at"], row["actor"]) for row in mine] == [(one.id, one.at, "ada") for one in told]
@@ -83,13 +87,23 @@ def test_each_record_comes_once_also_one_that_is_late_or_of_a_run_that_died(
         ("queue.config", "orders", told[0].at.date())
     }
 
-    now = access.engine(stores["default"]).now()
     names = {late(stores["default"], now - hours * HOUR) for hours in (1, 20)}
     stores["default"].queues.put("orders", lease=120)
     assert (trail.bring(), trail.bring()) == (3, 0)
     ids = [row["id"] for row in trail.rows()]
-    assert len(ids) == len(set(ids)) == 6
+    assert len(ids) == len(set(ids)) == 7
     assert names <= set(ids)
+
+    long_ago = late(stores["acme"], now - 50 * HOUR)
+    for tenant in TENANTS:
+        late(stores[tenant], now + 30 * HOUR)  # the clock was ahead
+    assert (trail.bring(), trail.bring()) == (2, 0), "what is more than a day late is not found"
+    stores["acme"].queues.put("orders", lease=45)
+    assert trail.bring() == 1
+    assert long_ago not in {row["id"] for row in trail.rows()}
+    assert maintenance.drop_days(trail.table.lake, moment(now - 200 * HOUR).date())
+    assert trail.bring() == 0
+    assert old not in {row["id"] for row in trail.rows()}, "days that were let go do not come back"
 
 
 def test_a_server_gives_it_to_an_administrator_of_all_tenants(

@@ -9,7 +9,7 @@ import pytest
 import tampu
 from tests.broker.transfer.stores import move
 from tests.conformance.harness import FakeClock
-from tests.lake.pipeline_harness import Rig
+from tests.lake.pipeline_harness import SILVER, Rig
 
 
 class Harness:
@@ -56,7 +56,7 @@ def test_a_lake_that_begins_after_a_move_has_what_came_and_one_that_goes_on_has_
     before = [rig.rows(name) for name in ("bronze.messages", "silver.messages", "silver.attempts")]
     harness.move()
     rig.url = harness.new
-    rig.run()
+    rig.run_until(SILVER)
     assert [rig.rows(name) for name in ("bronze.messages", "silver.messages", "silver.attempts")] == before
 
     begun = Rig(harness.new, str(tmp_path / "begun"))

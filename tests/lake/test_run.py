@@ -16,7 +16,7 @@ from tampu.lake.run import Pipeline
 from tampu.lake.status import status
 from tampu.lake.storage import Lake, files
 from tampu.model.errors import StorageError
-from tests.lake.pipeline_harness import Died, Rig, journal, work
+from tests.lake.pipeline_harness import BRONZE, SILVER, Died, Rig, journal, work
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_reader_tells_the_store_of_what_is_on_the_disk_and_keeps_one_lake_wher
         other.run()
     assert "--name" in str(refused.value.hint)
     assert not Path(other.lake.uri).exists()
-    other.run(name="other")
+    other.run_until(BRONZE, name="other")
     assert other.rows("bronze.events", "offset", "id", "verb") == journal(q)
 
     moved = Rig(rig.url, str(tmp_path / "moved.lake"))
@@ -105,7 +105,7 @@ def test_a_reader_tells_the_store_of_what_is_on_the_disk_and_keeps_one_lake_wher
 def test_a_second_run_and_a_compaction_at_the_same_time_lose_and_double_nothing(rig: Rig, q: tampu.Store) -> None:
     def another(step: str) -> None:
         if step == "written":
-            rig.run()
+            rig.run_until(SILVER)
 
     work(q)
     with pytest.raises(VersionConflict, match="another run"):
@@ -115,7 +115,7 @@ def test_a_second_run_and_a_compaction_at_the_same_time_lose_and_double_nothing(
     ended = {row[0] for row in rig.rows("silver.messages", "id")}
 
     q.reject(q.claim("jobs")[0], "bad")
-    rig.run()
+    rig.run_until(SILVER)
     dead = {row[0] for row in rig.rows("silver.messages", "id", "state") if row[1] == "dead"}
     (again,) = dead & ended
     q.replay("jobs", ids=[again])

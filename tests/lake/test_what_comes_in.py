@@ -15,7 +15,7 @@ from tampu.lake.query import Lake as Looking
 from tampu.maintenance.tasks import Trimmer
 from tampu.model.times import SECOND
 from tests.conformance.harness import FakeClock
-from tests.lake.pipeline_harness import Died, Rig, journal, work
+from tests.lake.pipeline_harness import BRONZE, SILVER, Died, Rig, journal, work
 
 DAY = 86_400
 SECOND_DAY = date(2026, 1, 2)
@@ -65,7 +65,7 @@ def test_any_payload_reaches_the_lake_as_it_is_and_those_whose_shape_changes_are
         message = q.publish("people", person, type="person.seen")
         sent[message.id] = bytes(message.raw)
         q.ack(q.claim("people")[0])
-    rig.run()
+    rig.run_until(SILVER)
     found = {id: bytes(payload) for id, payload, _ in rig.rows("bronze.messages", "id", "payload", "missing")}
     assert found == sent
     assert dict(rig.rows("silver.messages", "id", "payload_bytes")) == {id: len(raw) for id, raw in sent.items()}
@@ -124,7 +124,7 @@ def test_days_that_were_let_go_do_not_come_back_and_what_waits_since_then_is_sti
     assert waiting(rig) == 5
     assert {depth for queue, depth in rig.rows("gold.queue_minutes", "queue", "depth") if queue == "jobs"} == {5}
     q.ack(q.claim("jobs")[0])
-    rig.run()
+    rig.run_until(SILVER)
     assert [row for row in rig.rows("silver.attempts", "queue", "wait") if row[0] == "jobs"] == [("jobs", DAY)]
 
 
@@ -150,5 +150,5 @@ def test_the_store_keeps_what_the_lake_has_not_and_lets_go_of_what_it_has(
     assert list(q.messages("jobs", state="done")) == []
     assert rig.rows("bronze.events", "offset", "id", "verb") == before
     work(q, 1)
-    rig.run(archive_after_us=SECOND)
+    rig.run_until(BRONZE, archive_after_us=SECOND)
     assert rig.rows("bronze.events", "offset", "id", "verb") == before + journal(q)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from datetime import datetime
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +17,8 @@ from tampu.engines.port import Document
 from tampu.lake.storage.snapshots import Snapshot
 from tampu.lake.tables.bronze import AUDIT
 from tampu.model.errors import Forbidden
-from tampu.model.times import SECOND
+from tampu.model.journal import Position
+from tampu.model.times import SECOND, moment
 from tampu.stores.port import ArrowStore
 
 log = logging.getLogger("tampu.pipeline")
@@ -29,40 +29,41 @@ _DIGITS = 7
 """Names that begin with the same seven digits are of the same 2^36 microseconds: some 19 hours."""
 
 
-def new_records(store: ArrowStore, known: Snapshot, tenants: Collection[str], run: str) -> Iterator[pa.RecordBatch]:
-    """Rows of bronze.audit that are not there yet."""
+def new_records(
+    store: ArrowStore, known: Snapshot, reader: str, tenants: Collection[str], run: str
+) -> tuple[list[pa.RecordBatch], Position]:
+    """Rows of bronze.audit that are not there yet; and when the newest of each tenant was made, for the log of the
+    table: days that were let go do not come back."""
+    rows, newest = [], {}
     for tenant in sorted(tenants):
-        newest, names = _known(known, tenant)
+        place = f"audit/{tenant}"
+        since = max(known.position(reader, [place])[place] - _AGAIN_US, 0)
+        names = _names(known, tenant, since)
         try:
-            found = [one for one in _documents(store, tenant, newest) if one.name not in names]
+            found = [one for one in _documents(store, tenant, since) if one.name not in names]
         except Forbidden as error:  # through a server, by a key that is no administrator's
             log.warning("the audit trail is left out: %s", error.message)
-            return
+            break
         if found:
-            yield pa.RecordBatch.from_pylist([_row(one, run) for one in found], schema=AUDIT.schema)
+            rows.append(pa.RecordBatch.from_pylist([_row(one, run) for one in found], schema=AUDIT.schema))
+            made = max(since + _AGAIN_US, *(audit.read(one.value).at_us for one in found))
+            newest[place] = min(made, store.now())  # of a clock that was ahead
+    return rows, newest
 
 
-def _known(known: Snapshot, tenant: str) -> tuple[int | None, set[str]]:
-    """When the newest record was made that the lake has, and the names of those about as new."""
-    files = [file for file in known.files() if file.tenant == tenant]
-    made = [_us(file.newest) for file in files if file.newest is not None]
-    newest = max(made, default=None) if len(made) == len(files) else 0
-    recent = [file for file in files if newest is None or file.newest is None or _us(file.newest) >= newest - _AGAIN_US]
-    return newest, {name for batch in known.peeked(["id"], recent) for name in batch.column("id").to_pylist()}
+def _names(known: Snapshot, tenant: str, since: int) -> set[str]:
+    """Of the records that the lake has."""
+    first = moment(since).date().isoformat()
+    files = [file for file in known.files() if file.tenant == tenant and (file.day or first) >= first]
+    return {name for batch in known.peeked(["id"], files) for name in batch.column("id").to_pylist()}
 
 
-def _us(at: datetime) -> int:
-    return round(at.timestamp() * SECOND)
-
-
-def _documents(store: ArrowStore, tenant: str, newest: int | None) -> Iterator[Document]:
-    if not newest:
-        yield from store.documents(audit.KIND, tenant, "0")  # what all times of ours begin with
-        return
-    begin = max(newest - _AGAIN_US, 0)
-    for part in range(begin >> _BITS, (max(newest, store.now()) >> _BITS) + 1):
-        for one in store.documents(audit.KIND, tenant, f"{part:0{_DIGITS}x}"):
-            if one.name >= audit.name_at(begin):
+def _documents(store: ArrowStore, tenant: str, since: int) -> Iterator[Document]:
+    """Those of a time and later, also of a clock that is two days ahead. All that there are begin with a zero."""
+    parts = [f"{part:0{_DIGITS}x}" for part in range(since >> _BITS, (store.now() + 2 * _AGAIN_US >> _BITS) + 1)]
+    for part in parts if since else ["0"]:
+        for one in store.documents(audit.KIND, tenant, part):
+            if one.name >= audit.name_at(since):
                 yield one
 
 

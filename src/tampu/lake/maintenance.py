@@ -34,7 +34,7 @@ class Care(msgspec.Struct, frozen=True):
 
 
 def tables(lake: Lake) -> Iterator[LakeTable]:
-    for name in state.ALL:
+    for name in (*state.ALL, state.AUDIT):
         yield state.table(lake, name)
     yield from map(lake.table, lake.own_tables().values())
     yield lineage.table(lake)

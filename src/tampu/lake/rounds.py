@@ -164,9 +164,9 @@ class Round:
             return
         began, known = time.monotonic(), self.table(AUDIT)
         tenants = {"default", *(file.tenant or "" for file in self.table(EVENTS).files())}
-        rows = audit.new_records(store, known, tenants, self._label)
+        rows, newest = audit.new_records(store, known, self.here.reader, tenants, self._label)
         new = list(parquet.write_batches(known.table.target, self.tag, rows))
-        known.commit(new, self.mark(target))
+        known.commit(new, self.mark({**target, **newest}))
         self.done(AUDIT, new, began)
 
     # -- silver
