@@ -44,7 +44,6 @@ def walk(
     each: Callable[[Message], None],
     *,
     most: int | None = None,
-    most_read: int = MOST_READ,
 ) -> Steps[Walk]:
     """Call ``each`` for the dead letters that match, at most ``most`` of them."""
     first, inner = _read_cursor(after)
@@ -56,9 +55,9 @@ def walk(
             continue
         place: tuple[Any, ...] | None = (inner or None) if name == first else None
         while True:
-            if read >= most_read or (most is not None and (found >= most or room <= 0)):
+            if read >= MOST_READ or (most is not None and (found >= most or room <= 0)):
                 return Walk(read, _write_cursor(name, place))
-            page = yield from _page(tenant, name, place, min(size, most_read - read))
+            page = yield from _page(tenant, name, place, min(size, MOST_READ - read))
             matching = _matching(page, wanted)
             while most is not None and len(matching) > most - found:  # a cursor marks the end of a page
                 page = yield from _page(tenant, name, place, matching[most - found - 1] + 1)

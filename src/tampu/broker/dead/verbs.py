@@ -13,19 +13,18 @@ from tampu.broker import validate
 from tampu.broker.admin.verbs import Admin, MessagePage
 from tampu.broker.core import Read, Steps
 from tampu.broker.dead import jobs
-from tampu.broker.dead.filters import DeadFilter, DeadFilters, error_of, fingerprint_of
+from tampu.broker.dead.filters import DeadFilter, DeadFilters
+from tampu.broker.dead.groups import Groups
 from tampu.broker.dead.pages import MOST_READ, walk
 from tampu.broker.policies.holds.verbs import holds_of
 from tampu.engines.port import Document, Purge
 from tampu.model.config import rate as parse_rate
-from tampu.model.dead import DeadGroup, DeadGroups, DeadJob
+from tampu.model.dead import DeadGroups, DeadJob
 from tampu.model.definitions import Hold
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound, VersionConflict
 from tampu.model.message import Message, State
-from tampu.model.times import moment
 
 MOST_IDS = 1000
-_MOST_GROUPS = 1000
 _MOST_JOBS = 100
 """Replays of a tenant that run at once."""
 _INLINE = 20
@@ -64,16 +63,9 @@ class DeadVerbs(Admin):
 
     def group_dead(self, *, after: str | None = None, **filters: Unpack[DeadFilters]) -> Steps[DeadGroups]:
         """Dead letters by the fingerprint of their error, the largest group first. It reads at most 10,000 of them."""
-        groups: dict[str, _Group] = {}
-
-        def add(message: Message) -> None:
-            key = fingerprint_of(message)
-            if key in groups or len(groups) < _MOST_GROUPS:
-                groups.setdefault(key, _Group()).add(message)
-
-        place = yield from walk(self.tenant, self._filter(filters), after, add)
-        found = sorted(groups.items(), key=lambda group: (-group[1].count, group[0]))
-        return DeadGroups([group.view(key) for key, group in found], place.read, place.cursor)
+        groups = Groups()
+        place = yield from walk(self.tenant, self._filter(filters), after, groups.add)
+        return DeadGroups(groups.views(), place.read, place.cursor)
 
     def replay_dead(
         self,
@@ -263,34 +255,6 @@ class DeadVerbs(Admin):
         return DeadJob(
             action=action, status="preview", count=sum(queues.values()), queues=queues, sample=sample,
             complete=cursor is None, cursor=cursor,
-        )  # fmt: skip
-
-
-class _Group:
-    """A group of equal errors, while dead letters are counted."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.queues: dict[str, int] = {}
-        self.reasons: dict[str, int] = {}
-        self.first_us = 1 << 62
-        self.last_us = 0
-        self.sample = ""
-        self.error = ""
-
-    def add(self, message: Message) -> None:
-        self.count += 1
-        reason, died = message.reason or "", message.ended_us or 0
-        self.queues[message.queue] = self.queues.get(message.queue, 0) + 1
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        self.first_us = min(self.first_us, died)
-        if died >= self.last_us:
-            self.last_us, self.sample, self.error = died, message.id, error_of(message)
-
-    def view(self, fingerprint: str) -> DeadGroup:
-        return DeadGroup(
-            fingerprint=fingerprint, error=self.error, count=self.count, first_at=moment(self.first_us),
-            last_at=moment(self.last_us), queues=self.queues, reasons=self.reasons, sample=self.sample,
         )  # fmt: skip
 
 

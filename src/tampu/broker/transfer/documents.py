@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tampu.broker import journal_readers
+from tampu.broker.dead import jobs
 from tampu.broker.journal_cursor import end_of_journal
 from tampu.broker.settings import KIND
 from tampu.broker.transfer import progress
@@ -37,12 +38,16 @@ def check_readers(source: Engine, end: Position, *, force: bool) -> list[str]:
     return behind
 
 
+_NOT_CARRIED = (progress.KIND, journal_readers.KIND, jobs.KIND, jobs.PAGE)
+"""Replays of dead letters have places in the indexes of their store."""
+
+
 def carry_documents(source: Engine, target: Engine, away: SourceProgress, note: TargetProgress) -> int:
     """Copy all documents but the readers'. Documents that the target has stay; queues are closed there."""
     count = 0
     for document in source.all_documents():
         place = (document.kind, document.tenant, document.name)
-        if document.kind in (progress.KIND, journal_readers.KIND) or place == journal_readers.IDENTITY:
+        if document.kind in _NOT_CARRIED or place == journal_readers.IDENTITY:
             continue
         if document.kind == KIND:
             count += _carry_settings(target, document, away, note)
