@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import signal
@@ -67,41 +69,43 @@ def _payloads(store: tampu.Store, queue: str) -> list[Any]:
 
 
 class Mortals:
-    """Processes that send a unit and die in the middle of it; a context manager."""
+    """Processes that send a unit to a store and die in the middle of it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.conformance.dying"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
 
     def send_unit(self, nth: int, receipt: str) -> bool:
         """True if the unit has fewer than ``nth`` statements, so that its process lived."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps([self._url, nth, receipt]), file=self._process.stdin, flush=True)
-        ended = int(self._process.stdout.readline())
+        ended = _ask(self._url, nth, receipt)
         assert ended in (0, -signal.SIGKILL), "it failed"
         return ended == 0
 
     def serve(self, nth: int, port: int) -> None:
         """Serve the file; returns when the server was killed in the middle of a unit."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps([self._url, nth, port]), file=self._process.stdin, flush=True)
-        assert int(self._process.stdout.readline()) == -signal.SIGKILL
+        assert _ask(self._url, nth, port) == -signal.SIGKILL
 
-    def __enter__(self) -> Mortals:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        with self._process:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+@functools.cache
+def _forked() -> subprocess.Popen[str]:
+    """The process that is forked, which all tests of this process share: its imports take two seconds."""
+    words = [sys.executable, "-m", "tests.conformance.dying"]
+    made = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def close() -> None:
+        with made:
+            assert made.stdin is not None
+            made.stdin.close()
+
+    atexit.register(close)
+    return made
+
+
+def _ask(*request: Any) -> int:
+    process = _forked()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    print(json.dumps([*request, dict(os.environ)]), file=process.stdin, flush=True)
+    return int(process.stdout.readline())
 
 
 class Death:
@@ -208,7 +212,9 @@ def serve() -> None:
         pid = os.fork()
         if pid == 0:
             try:
-                given = json.loads(line)
+                *given, environment = json.loads(line)
+                os.environ.clear()
+                os.environ.update(environment)
                 (live_and_die if isinstance(given[-1], str) else serve_and_die)(*given)
             except BaseException:
                 traceback.print_exc()

@@ -19,15 +19,15 @@ def test_a_process_that_dies_between_any_two_statements_leaves_all_of_its_unit_o
 ) -> None:
     receipts: list[str] = []
     store = direct_harness.live()
-    with Mortals(direct_harness.url) as mortals:
-        lived = False
-        while not lived:
-            nth = len(receipts)
-            assert nth < MOST
-            store.publish(f"jobs-{nth}", "work")
-            (lease,) = store.claim(f"jobs-{nth}", lease=86_400)
-            receipts.append(lease.receipt)
-            lived = mortals.send_unit(nth, lease.receipt)
+    mortals = Mortals(direct_harness.url)
+    lived = False
+    while not lived:
+        nth = len(receipts)
+        assert nth < MOST
+        store.publish(f"jobs-{nth}", "work")
+        (lease,) = store.claim(f"jobs-{nth}", lease=86_400)
+        receipts.append(lease.receipt)
+        lived = mortals.send_unit(nth, lease.receipt)
     assert len(receipts) > 3, "there are statements to die between"
     direct_harness.close()
     store = direct_harness.live()

@@ -1,4 +1,4 @@
-"""One Spark session for all Spark tests of a process; every test has a store of its own, and runs on every engine."""
+"""One Spark session for all Spark tests of a process; every test has a store of its own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tests.spark.engines import URLS, opened, web
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FAMILIES = ("postgres", "redis", "http")
+"""What the Spark source knows of stores; the server's is an embedded file."""
+
 
 def quick() -> dict[str, str]:
     """The config of a session for small, short jobs."""
@@ -28,6 +31,8 @@ def quick() -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "2",
+        "spark.sql.codegen.wholeStage": "false",  # to generate and compile code takes longer than a small job
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
 
 
@@ -51,10 +56,14 @@ def spark() -> SparkSession:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Who asks for a store is run on each engine; with Spark, a cluster of Redis is to Spark what one server is."""
+    """Who asks for a store is run on each engine; with Spark, on one of each family, unless it is marked.
+
+    To Spark a cluster of Redis is what one server is.
+    """
     if "engine" in metafunc.fixturenames:
-        with_spark = "spark" in metafunc.fixturenames
-        metafunc.parametrize("engine", [name for name in URLS if name != "cluster" or not with_spark])
+        marked = metafunc.definition.get_closest_marker("every_store") is not None
+        families = [name for name in URLS if name != "cluster"] if marked else FAMILIES
+        metafunc.parametrize("engine", families if "spark" in metafunc.fixturenames else list(URLS))
 
 
 @pytest.fixture
