@@ -1,4 +1,4 @@
-"""Contracts between the packages of tampu that import-linter can not hold: nobody uses another's underscore names."""
+"""Contracts between the packages of tampu that import-linter cannot hold: nobody uses another's underscore names."""
 
 from __future__ import annotations
 

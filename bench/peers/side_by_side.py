@@ -82,9 +82,9 @@ def _beside(peers: tuple[Peer, ...], fresh: Callable[[], str], quick: bool) -> t
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"{peer.name} failed:\n{done.stderr[-2000:]}")
-        told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-        parts.setdefault(peer.shown, []).append((count / told["fill"], count / told["drain"]))
-        return float(count / (told["fill"] + told["drain"]))
+        report = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+        parts.setdefault(peer.shown, []).append((count / report["fill"], count / report["drain"]))
+        return float(count / (report["fill"] + report["drain"]))
 
     commands = {peer: peer.command() for peer in peers}  # environments are made before the clock starts
     found = in_turns({p.shown: partial(side, peer=p, command=commands[p]) for p in peers}, 1 if quick else 3)

@@ -96,8 +96,8 @@ def peak_mib() -> dict[str, float]:
             text = (entry / "status").read_text()
         except OSError:
             continue
-        told = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-        kind = "java" if told["Name"].strip().startswith("java") else "python"
-        if entry.name != str(os.getpid()) and "VmHWM" in told:
-            most[kind] = max(most[kind], int(told["VmHWM"].split()[0]) / 1024)
+        status = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        kind = "java" if status["Name"].strip().startswith("java") else "python"
+        if entry.name != str(os.getpid()) and "VmHWM" in status:
+            most[kind] = max(most[kind], int(status["VmHWM"].split()[0]) / 1024)
     return most

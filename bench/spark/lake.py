@@ -181,10 +181,10 @@ def _largest_task(spark: SparkSession, after: int) -> tuple[int, float, float]:
             continue
         tasks = store.taskList(stage.stageId(), stage.attemptId(), 10_000)
         for at in range(tasks.size()):
-            told = tasks.apply(at).taskMetrics()
-            rows = float(told.get().shuffleReadMetrics().recordsRead()) if told.isDefined() else 0.0
+            metrics = tasks.apply(at).taskMetrics()
+            rows = float(metrics.get().shuffleReadMetrics().recordsRead()) if metrics.isDefined() else 0.0
             if rows > best[1]:
-                best = (stage.numTasks(), rows, told.get().peakExecutionMemory() / (1 << 20))
+                best = (stage.numTasks(), rows, metrics.get().peakExecutionMemory() / (1 << 20))
     return best
 
 

@@ -37,7 +37,7 @@ class Kit(msgspec.Struct, frozen=True):
     name: str
     url: Callable[[Path], str]
     private: bool = False
-    """The store lives inside what opened it: it can not be opened twice, nor again."""
+    """The store lives inside what opened it: it cannot be opened twice, nor again."""
     transactions: bool = False
     """Users' own writes and ours can be one transaction."""
     served: bool = False

@@ -69,7 +69,7 @@ def collect() -> Found:
     with contextlib.redirect_stdout(said):
         code = pytest.main(["--collect-only", *_QUIET, str(SUITE)], plugins=[collector])
     if code != pytest.ExitCode.OK:
-        raise SystemExit(f"the suite can not be collected:\n{said.getvalue()}")
+        raise SystemExit(f"the suite cannot be collected:\n{said.getvalue()}")
     return collector.found
 
 

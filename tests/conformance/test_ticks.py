@@ -232,7 +232,7 @@ def test_each_day_has_one_tick_across_changes_of_the_clock(
     assert fired(store) == expected
 
 
-# -- what can not be published
+# -- what cannot be published
 
 
 def test_a_tick_that_is_refused_is_tried_again_and_reported(store: Store, harness: Harness) -> None:

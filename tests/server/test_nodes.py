@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +16,10 @@ from tests.conformance.harness import until
 from tests.server.web import Web
 from tests.servers import postgres, redis
 from tests.servers.ports import free_port
+from tests.worker.nursery import Process, nursery
 
-SERVE = [sys.executable, "-c", "from tampu.cli.main import main; main()", "--json", "serve", "--log-level", "error"]
+SERVE = ["--json", "serve", "--log-level", "error"]
+PATIENCE = 240.0
 
 
 class Nodes:
@@ -30,15 +30,21 @@ class Nodes:
             "TAMPU_KEY_FILE": str(place / "admin.key"),
         }
         self._place = place
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Process] = []
 
     def start(self, port: int = 0) -> str:
-        process = subprocess.Popen(
-            [*SERVE, "--port", str(port)], cwd=self._place, env=self._env, stdout=subprocess.PIPE
-        )
+        """By forking: clients retry for half a minute, and a busy machine may import for longer than that."""
+        answer = self._place / f"answer-{len(self.processes)}"
+        words = [*SERVE, "--port", str(port)]
+        process = nursery().start(words, self._env, self._place / "log", answer)
         self.processes.append(process)
-        assert process.stdout is not None
-        return str(json.loads(process.stdout.readline())["url"])
+
+        def says_where() -> bool:
+            assert process.poll() is None, (self._place / "log").read_text()
+            return answer.exists() and answer.read_text().endswith("\n")
+
+        until(says_where, PATIENCE)
+        return str(json.loads(answer.read_text())["url"])
 
     @property
     def token(self) -> str:
@@ -50,11 +56,8 @@ class Nodes:
 
     def stop(self) -> None:
         for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait(60)
-            assert process.stdout is not None
-            process.stdout.close()
+            process.kill()
+            process.wait(60)
 
 
 @pytest.fixture(params=[postgres.databases, redis.redis], ids=["postgres", "redis"])
@@ -104,12 +107,12 @@ def test_a_node_killed_under_load_loses_nothing_and_clients_carry_on(nodes: Node
     nodes.kill(0)
     nodes.start(port)
     for thread in threads[:2]:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert sorted(published) == [*range(150), *range(1000, 1150)]
-    until(lambda: done >= set(published), 60)
+    until(lambda: done >= set(published), PATIENCE)
     stop.set()
     for thread in threads[2:]:
-        thread.join(60)
+        thread.join(PATIENCE)
     with tampu.open(steady, token=nodes.token) as store:
         stats = store.stats("jobs")
         assert (stats.done, stats.depth) == (300, 0), "each exactly once: a repeated publish found the first"

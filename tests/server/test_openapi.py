@@ -45,7 +45,7 @@ def stall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stall]:
 def packed(_context: Any, value: Any) -> bytes:
     try:
         return msgspec.msgpack.encode(value)
-    except (OverflowError, UnicodeEncodeError):  # a number or text that MessagePack can not say
+    except (OverflowError, UnicodeEncodeError):  # a number or text that MessagePack cannot hold
         return b""
 
 

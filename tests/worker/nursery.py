@@ -1,7 +1,8 @@
-"""Starts `tampu work` by forking a process that has everything imported: a worker is there at once, not in a second.
+"""Starts `tampu work` or `tampu serve` by forking a process that has everything imported: it is there at once, not in a
+second, nor in half a minute on a busy machine.
 
-What a worker does from then on is what it does when a shell starts it; tests/worker/test_command.py starts it as a
-shell does.
+What it does from then on is what it does when a shell starts it; tests/worker/test_command.py and
+tests/server/test_commands.py start it as a shell does.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 IMPORTED = (
     "tampu.cli.main", "tampu.cli.commands.work.worker", "typer._adapters", "tampu.client", "tampu.engines.postgres",
     "tampu.engines.redis", "tampu.worker.process.run", "tampu.worker.pools.process_pool",
+    "tampu.cli.commands.serve.server", "tampu.server.run",
 )  # fmt: skip
 
 
@@ -62,9 +64,11 @@ class Nursery:
         )  # fmt: skip
         self._one_at_a_time = threading.Lock()
 
-    def start(self, words: list[str], environment: Mapping[str, str], log: Path) -> Process:
-        """``words`` are those after ``tampu``; what it says on standard error goes to the log."""
-        return Process(self, self.ask("start", words, dict(environment), str(log)))
+    def start(
+        self, words: list[str], environment: Mapping[str, str], log: Path, answer: Path = Path(os.devnull)
+    ) -> Process:
+        """``words`` are those after ``tampu``; standard error goes to the log, standard output to the answer."""
+        return Process(self, self.ask("start", words, dict(environment), str(log), str(answer)))
 
     def ask(self, *request: Any) -> Any:
         assert self._process.stdin is not None
@@ -97,18 +101,16 @@ def serve() -> None:
             pid, status = os.waitpid(rest[0], os.WNOHANG)
             print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
             continue
-        words, environment, log = rest
         pid = os.fork()
         if pid == 0:
-            _become(words, environment, log)
+            _become(*rest)
             return
         print(pid, flush=True)
 
 
-def _become(words: list[str], environment: dict[str, str], log: str) -> None:
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number, target in ((0, nothing), (1, nothing), (2, os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT))):
-        os.dup2(target, number)
+def _become(words: list[str], environment: dict[str, str], log: str, answer: str) -> None:
+    for number, path in enumerate((os.devnull, answer, log)):
+        os.dup2(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), number)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["tampu", *words]

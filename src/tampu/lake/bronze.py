@@ -147,7 +147,7 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
 
 
 def _told_then(ends: pa.Table, error_now: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Reason and error of ends, by what the journal told: the first line of the error, or the reason where no error was
+    """Reason and error of ends, by what the journal says: the first line of the error, or the reason where no error was
     given. Of a reject either may be anything: a message that has no error by now had none then."""
     null = pa.scalar(None, pa.string())
     detail = ends["detail"]

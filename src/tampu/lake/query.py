@@ -131,7 +131,7 @@ class Questions:
 
 
 def fetched(answer: duckdb.DuckDBPyConnection, at_once: int = 10_000) -> Iterator[tuple[Any, ...]]:
-    """The rows of an answer, some at a time; an error half way is told like one at the start."""
+    """The rows of an answer, some at a time; an error half way is reported like one at the start."""
     import duckdb
 
     while True:

@@ -68,7 +68,7 @@ class SqlEngine(BaseEngine):
         self._leader_until = 0.0
         self._commits = 0
         self._after_commit: Callable[[Commit], None] | None = None
-        """Called after each commit of this engine, before others are told of it."""
+        """Called after each commit of this engine, before others are notified of it."""
         self.readers: ReadPool = ReadPool(driver, self._check_usable)
         try:
             self._db: ServerDb | None = driver.connect()

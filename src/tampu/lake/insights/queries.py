@@ -1,7 +1,7 @@
 """What the lake says of the last days, gathered into plain values; `tampu insights` and the report only draw them.
 
 Counts come from gold, percentiles from silver.attempts: that of a week cannot be had from those of its minutes. The
-period ends with the newest minute of the lake, not now, so that a lake that is behind is still told right.
+period ends with the newest minute of the lake, not now, so that a lake that is behind is still described correctly.
 """
 
 from __future__ import annotations

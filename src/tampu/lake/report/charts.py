@@ -208,7 +208,7 @@ def _curve(curve: Curve, count: int, top: float) -> str:
 
 
 def _hints(at: Sequence[datetime], curves: Sequence[Curve], show: Show) -> list[str]:
-    """What the pointer is told over each step."""
+    """What the pointer shows over each step."""
     wide = _WIDE / len(at) if at else 0
     shapes = []
     for n, moment in enumerate(at):

@@ -3,7 +3,7 @@
 deltalake's own `to_pyarrow_dataset` says of every file what its entry in the log says of its columns, and of a column
 without statistics that it is ``>= null``: a filter on that column then passes over every file, and rows are missing
 without a word. Delta allows entries with statistics of some columns only, and the lake's files are such. So files are
-told apart by their partition alone; inside them, Parquet's own statistics pass over what does not match.
+distinguished by their partition alone; inside them, Parquet's own statistics pass over what does not match.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def read_files(
         return spark.createDataFrame(schema.empty_table(), from_arrow_schema(schema))
     root = _hadoop_root(table)
     # Files that another program made of ours (OPTIMIZE) lack the partition's columns. A path with signs of a pattern
-    # would be one to Spark; told not to, it reads each file several times.
+    # would be one to Spark; with that forbidden, it reads each file several times.
     if root is None or _PATTERN & set(root) or any("=" in file.path for file in chosen):
         return _fetched(spark, table, schema, chosen)
     found = spark.read.schema(ddl(table.spec.schema)).parquet(*[f"{root}/{file.path}" for file in chosen])

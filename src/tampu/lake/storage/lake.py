@@ -163,7 +163,7 @@ class LakeTable:
             raise failure from error
 
     def _mend(self) -> None:
-        """Entries that a loss of power left half written were never told to the queue: out of the way with them."""
+        """Entries that a loss of power left half written were never reported to the queue: they are set aside."""
         if self.place.local is None:
             return
         log = self.place.local / "_delta_log"

@@ -52,7 +52,7 @@ class Table(msgspec.Struct, frozen=True):
     expect: dict[str, str] = {}
     """What must hold of each row, as SQL, by what it says."""
     unique: bool = True
-    """The key is checked; else it only says what rows are told apart by."""
+    """The key is checked; else it only says what makes rows different."""
     ended: str | None = None
     """How many messages ended, as SQL over a row. Tables that say it must agree."""
 

@@ -23,7 +23,7 @@ _OVER = """if(verb IN ('reap', 'cancel'), least(unix_micros(at),
 
 
 def histories(spark: SparkSession, new: DataFrame, old: DataFrame, bodies: DataFrame) -> DataFrame:
-    """One row per message: its moves in order, its other events, the types it was told, the bodies of its ends.
+    """One row per message: its moves in order, its other events, the types it was given, the bodies of its ends.
 
     ``new`` and ``old`` are rows of bronze.events, those of this run and earlier ones of the same messages, each event
     in one of them; ``bodies`` are rows of bronze.messages. An adoption of a message that was known in that state (its
@@ -31,7 +31,7 @@ def histories(spark: SparkSession, new: DataFrame, old: DataFrame, bodies: DataF
     """
     return spark.sql(
         f"""
-        WITH told AS (
+        WITH input AS (
           SELECT tenant, id, struct({_EVENT}, {_OVER}, verb IN ({MOVES}) AS move, true AS new) AS event, NULL AS body
           FROM {{new}} WHERE verb IN ({KNOWN})
           UNION ALL
@@ -45,7 +45,7 @@ def histories(spark: SparkSession, new: DataFrame, old: DataFrame, bodies: DataF
           FROM {{bodies}}
         ), history AS (
           SELECT tenant, id, sort_array(collect_list(event)) AS events, collect_list(body) AS bodies
-          FROM told GROUP BY tenant, id
+          FROM input GROUP BY tenant, id
         ), moved AS (
           SELECT *, filter(events, e -> e.move) AS moves FROM history
         ), stood AS (
@@ -64,7 +64,7 @@ def histories(spark: SparkSession, new: DataFrame, old: DataFrame, bodies: DataF
 
 
 def _type(event: str) -> str:
-    """The type that a message had been told when this event came."""
+    """The type that a message had when this event came."""
     before = f"(t.partition, t.offset) <= ({event}.partition, {event}.offset)"
     return f"try_element_at(filter(types, t -> {before}), -1).type"
 
@@ -193,7 +193,7 @@ def messages(spark: SparkSession, histories: DataFrame) -> DataFrame:
 
 
 def replaced(spark: SparkSession, histories: DataFrame) -> DataFrame:
-    """Rows of silver.messages that no longer hold: a replay took back an end that an earlier run told."""
+    """Rows of silver.messages that no longer hold: a replay took back an end that an earlier run reported."""
     return spark.sql(
         f"""
         WITH back AS ({_chosen("m[i].verb = 'replay' AND NOT m[i - 1].new")})

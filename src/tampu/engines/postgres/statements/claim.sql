@@ -68,7 +68,7 @@ leasing AS (
 watched AS (
   INSERT INTO tampu.claim (until, lease, seqs)
   SELECT t.now + $4::int8 - before, $3::int8, seqs FROM t, whole),
-told AS (
+journaled AS (
   INSERT INTO tampu.journal_new (no, part, n, at, q, body)
   SELECT no, 1, n, t.now, $1::int8, $12::bytea || int4send(length(seqs)) || seqs || stamps || $13::bytea FROM t, whole),
 counted AS (

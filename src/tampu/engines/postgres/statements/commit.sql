@@ -92,7 +92,7 @@ SELECT kind, sum(n)::int8 FROM tampu.tally WHERE q = $1::int8 GROUP BY kind
 --      endings: $8 q, $9 state number, $10 seqs; claims: $11 until, $12 lease, $13 seqs (all arrays)
 -- Out: nothing
 WITH entry AS MATERIALIZED (SELECT nextval('tampu.entry') AS no),
-told AS (
+journaled AS (
   INSERT INTO tampu.journal_new (no, part, n, at, q, body)
   SELECT e.no, j.part, j.n, $1::int8, j.q, j.body
   FROM entry e, unnest($2::int8[], $3::int8[], $4::bytea[]) WITH ORDINALITY AS j(n, q, body, part)),

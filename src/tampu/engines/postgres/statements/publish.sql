@@ -21,7 +21,7 @@ stored AS (
 put AS (
   INSERT INTO tampu.ready (rank, pos, seq, q, attempts)
   SELECT 0, i.seq, i.seq, $1::int8, 0 FROM t, generate_series(t.first, t.first + t.n - 1) AS i(seq)),
-told AS (
+journaled AS (
   INSERT INTO tampu.journal_new (no, part, n, at, q, body)
   SELECT t.no, 1, t.n, t.now, $1::int8, $7::bytea || int8send(t.first) || $8::bytea || int8send(s.stamp) || $9::bytea
   FROM t, s),

@@ -47,7 +47,7 @@ over AS (
   DELETE FROM tampu.claim
   WHERE until > (SELECT coalesce($8::int8 - 8, until - 1) FROM sum) AND until <= (SELECT coalesce($8::int8, until) FROM sum)
     AND lease = $2::int8 AND ($8::int8 IS NOT NULL OR seqs = $7::bytea)),
-told AS (
+journaled AS (
   INSERT INTO tampu.journal_new (no, part, n, at, q, body)
   SELECT no, 1, n, t.now, $3::int8,
     ($12::bytea[])[part]

@@ -1,5 +1,5 @@
 -- regroup: change the slots and the rate of groups, and release messages that may now start. Those that wait for a token
--- get a new time, except where groups keep order: there some wait for another reason and cannot be told apart.
+-- get a new time, except where groups keep order: there some wait for another reason and cannot be distinguished.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: slots of a group   3: cursor of HSCAN   4: about how many groups   5: group rate   6: burst

@@ -157,7 +157,7 @@ local function token_time(group, nth, run_at) -- when the nth message that waits
 end
 
 -- The group rate or the clock has changed: messages that wait for a token get a new time. Where groups keep order, some
--- messages wait for another reason and cannot be told apart, so all stay as they are.
+-- messages wait for another reason and cannot be distinguished, so all stay as they are.
 local function retime(group, holders)
   local spent, waits, others = tonumber(call('ZSCORE', K .. 'pace', group) or 0), {}, 0
   if spent == 0 then return end
