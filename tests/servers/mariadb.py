@@ -195,17 +195,21 @@ class Databases:
                 cursor.execute(f"CREATE DATABASE {database}")
                 migrations.migrate(self._db, database)
                 self._tables[database] = set(self._names(cursor, database))
-            for table in self._names(cursor, database):
-                if table not in self._tables[database]:
-                    cursor.execute(f"DROP TABLE {database}.{table}")
-                elif table == "tampu_meta":
-                    cursor.execute(f"DELETE FROM {database}.{table} WHERE name = 'index'")
-                elif table != "tampu_latch":
-                    kept = " WHERE q > 0" if table in ("tampu_ready", "tampu_placed", "tampu_leased") else ""
-                    cursor.execute(f"DELETE FROM {database}.{table}{kept}")
+            for table in set(self._names(cursor, database)) - self._tables[database]:
+                cursor.execute(f"DROP TABLE {database}.{table}")
+            for rows in self._used(
+                cursor, [f"{database}.{_of_tests(name)}" for name in sorted(self._tables[database])]
+            ):
+                cursor.execute(f"DELETE FROM {rows}")
             cursor.execute(f"INSERT INTO {database}.tampu_journal_end VALUES (1, 0, 0)")
             cursor.execute(f"INSERT INTO {database}.tampu_revision VALUES (1, 0)")
         return self.server.url(database)
+
+    @staticmethod
+    def _used(cursor: Any, parts: list[str]) -> list[str]:
+        """The parts of tables that have rows: most tables are empty, and a DELETE costs more than a look."""
+        cursor.execute("SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM {part})" for part in parts))
+        return [part for part, used in zip(parts, cursor.fetchone(), strict=True) if used]
 
     @staticmethod
     def _names(cursor: Any, database: str) -> list[str]:
@@ -221,6 +225,15 @@ class Databases:
             cursor.execute("SELECT id FROM information_schema.processlist WHERE db LIKE 'store%'")
             for (id,) in cursor.fetchall():
                 cursor.execute(f"KILL CONNECTION {id}")
+
+
+def _of_tests(table: str) -> str:
+    """The rows of a table that a test may have left."""
+    if table == "tampu_meta":
+        return f"{table} WHERE name = 'index'"
+    if table == "tampu_latch":
+        return f"{table} WHERE false"
+    return f"{table} WHERE q > 0" if table in ("tampu_ready", "tampu_placed", "tampu_leased") else table
 
 
 databases = Databases()

@@ -31,8 +31,6 @@ def quick() -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "2",
-        "spark.sql.codegen.wholeStage": "false",  # to generate and compile code takes longer than a small job
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
 
 

@@ -5,6 +5,7 @@ Another program's file is never written to: `inspect` checks first, and only a n
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import sqlite3
@@ -36,11 +37,12 @@ Migration = tuple[int, str]
 Connect = Callable[..., sqlite3.Connection]
 
 
-def migrations() -> list[Migration]:
+@functools.cache
+def migrations() -> Sequence[Migration]:
     """(version, SQL) of every schema step, in order."""
     folder = resources.files("tampu.engines.sqlite") / "schema"
     steps = [(int(step.name[:4]), step.read_text()) for step in folder.iterdir() if step.name.endswith(".sql")]
-    return sorted(steps)
+    return tuple(sorted(steps))
 
 
 def newest_schema() -> int:
