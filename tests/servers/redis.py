@@ -79,7 +79,7 @@ class Server:
         return f"redis://127.0.0.1:{self.port}/0{'?' if query else ''}{query}"
 
     def client(self) -> Any:
-        return driver.Redis(port=self.port, socket_timeout=60, lib_version=driver.__version__)
+        return driver.Redis(port=self.port, socket_timeout=60)
 
     def words(self) -> list[str]:
         """How it is started."""

@@ -2,8 +2,7 @@
 
     python -m tests.spark.cluster_job URL LAKE [--master M | --remote R] [--accidents FOLDER] [--meeting FOLDER]
 
-With a folder for it, all that `cluster_faults` has happens then. With one for a meeting it does something else: another
-driver comes by in the middle of it (`paused_driver`). Prints one JSON line.
+With a folder, all that `cluster_faults` has happens then, or another driver comes by (`meeting`). Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from typer.testing import CliRunner
 
@@ -38,33 +36,28 @@ if args.master and not args.master.startswith("local["):
 if args.accidents:
     config |= cluster_faults.CONFIG
 spark = tampu.spark.session(args.master, remote=args.remote, name="cluster-job", config=config)
-
-
-def use_everything(url: str, lake: str) -> dict[str, Any]:
-    """Write, read, read the journal, and keep a lake by the command."""
-    numbers = spark.range(200).selectExpr("struct(id AS n) AS payload", "'count' AS type", "id % 3 AS priority")
-    given = {"url": url, "queue": "numbers"}
-    numbers.repartition(2).write.format("tampu").mode("append").options(**given, jobId="cluster-job").save()
-    read = spark.read.format("tampu").options(**given).load()
-    number = "get_json_object(cast(payload AS string), '$.n')"
-    (total,) = read.selectExpr(f"sum({number}) AS total", "count(*) AS rows").collect()
-    journal = spark.read.format("tampu").options(url=url, kind="journal").load()
-    where = ["--remote", args.remote] if args.remote else ["--master", args.master]
-    ran = CliRunner().invoke(app, ["--url", url, "pipeline", "run", "--once", "--lake", lake, *where, "--json"])
-    return {
-        "rows": total["rows"],
-        "total": int(total["total"]),
-        "journal": journal.count(),
-        "pipeline": json.loads(ran.stdout) if ran.exit_code == 0 else ran.output,
-    }
-
-
-if args.meeting:
-    answer: dict[str, Any] = paused_driver.meet(spark, str(args.meeting / "jobs.db"), args.meeting)
-else:
-    answer = use_everything(args.url, args.lake)
+rows = spark.range(200).selectExpr("struct(id AS n) AS payload", "'count' AS type", "id % 3 AS priority")
+rows.repartition(2).write.format("tampu").mode("append").option("url", args.url).option("queue", "numbers").option(
+    "jobId", "cluster-job"
+).save()
+read = spark.read.format("tampu").option("url", args.url).option("queue", "numbers").load()
+total = read.selectExpr("sum(get_json_object(cast(payload AS string), '$.n')) AS total", "count(*) AS rows").collect()[
+    0
+]
+journal = spark.read.format("tampu").option("url", args.url).option("kind", "journal").load()
+answer = {
+    "rows": total["rows"],
+    "total": int(total["total"]),
+    "journal": journal.count(),
+    "partitions": read.rdd.getNumPartitions() if not args.remote else None,
+}
+where = ["--remote", args.remote] if args.remote else ["--master", args.master]
+ran = CliRunner().invoke(app, ["--url", args.url, "pipeline", "run", "--once", "--lake", args.lake, *where, "--json"])
+answer["pipeline"] = json.loads(ran.stdout) if ran.exit_code == 0 else ran.output
 if args.accidents:
     answer["seen"] = cluster_faults.happen(spark, f"{args.url}-accidents", args.accidents)
+if args.meeting:
+    answer["ended"] = paused_driver.meet(spark, str(args.meeting / "jobs.db"), args.meeting)
 spark.stop()
 print(json.dumps(answer))
 sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""The same program on a standalone master with two workers, and through Spark Connect on top of it.
+"""The same program on `local-cluster`, on a standalone master with two workers, and through Spark Connect on top of it.
 
-On the standalone cluster executors are also killed, and slow tasks get a copy. The driver of a local cluster, whose
-executor is a process of its own too, meets another one on its checkpoints.
+On the standalone cluster executors are also killed, and slow tasks get a copy. The driver of the local cluster meets
+another one on its checkpoints.
 """
 
 from __future__ import annotations
@@ -171,7 +171,9 @@ def _check_accidents(url: str, folder: Path, seen: dict[str, Any]) -> None:
     assert seen["drained"] == [everything]
 
 
-def test_the_driver_of_a_local_cluster_meets_another(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_local_cluster_with_executors_of_its_own_whose_driver_meets_another(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     url, home = str(tmp_path / "jobs.db"), tmp_path / "meeting"
     home.mkdir()
     arguments = ("--master", "local-cluster[1,2,600]", "--meeting", str(home))
@@ -184,8 +186,9 @@ def test_the_driver_of_a_local_cluster_meets_another(tmp_path: Path, spark: Spar
                 _come_second(spark, str(home / "jobs.db"), home)
         finally:
             (home / "go").touch()
-        ended = running.result()
-    _check_meeting(str(home / "jobs.db"), home, ended)
+        answer = running.result()
+    _check(url, answer)
+    _check_meeting(str(home / "jobs.db"), home, answer["ended"])
 
 
 def _come_second(spark: SparkSession, url: str, home: Path) -> None:

@@ -62,7 +62,6 @@ class Index:
                 retry=Retry(NoBackoff(), 0),
                 redis_connect_func=self._on_connect,
                 protocol=2,
-                lib_version=redis.__version__,  # the driver would read it from its package for each connection
             )
         except ValueError as error:
             raise InvalidConfig(

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection
@@ -87,7 +86,6 @@ def connection(url: ServerUrl, host: str, port: int) -> Any:
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "client_name": f"tampu-{os.getpid()}",
-        "lib_version": redis.__version__,  # the driver would read it from its package for each connection: 2 ms
     }
     kind: Any = SSLConnection if url.tls else Connection  # the driver has no types
     return kind(**options, **url.tls_options)
