@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 MESSAGES = 50
-PATIENCE = 240
+PATIENCE = 600
 Wait = Callable[[str], None]
 
 

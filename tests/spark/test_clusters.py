@@ -131,7 +131,7 @@ def _run(url: str, environment: dict[str, str], *arguments: str) -> dict[str, An
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
