@@ -36,12 +36,13 @@ from tampu.model.errors import (
 from tampu.model.journal import FollowerStatus, JournalPage, Transition
 from tampu.model.message import Failure, Lease, Message, NewMessage, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
+from tampu.model.reviews import Decision, ReviewPattern, ReviewPreview, ReviewRecord
 from tampu.model.schedule import Schedule
 from tampu.model.topology import Applied, TopologyChange
 from tampu.store_factory import open, open_async
 from tampu.worker.app import App
 from tampu.worker.current import Current, current
-from tampu.worker.exceptions import Retry, Snooze, TaskFailed
+from tampu.worker.exceptions import Retry, Review, Snooze, TaskFailed
 from tampu.worker.runner import Runner, RunnerOptions, working
 from tampu.worker.tasks import Middleware, Published, Task, TaskMessage
 
@@ -62,6 +63,7 @@ __all__ = [
     "DeadGroup",
     "DeadGroups",
     "DeadJob",
+    "Decision",
     "Document",
     "Erasure",
     "Failure",
@@ -95,6 +97,10 @@ __all__ = [
     "Replayed",
     "Reply",
     "Retry",
+    "Review",
+    "ReviewPattern",
+    "ReviewPreview",
+    "ReviewRecord",
     "Rule",
     "RuleTest",
     "Runner",

@@ -24,6 +24,7 @@ from tampu.maintenance.dead import Replayer
 from tampu.maintenance.follower import Follower
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Trimmer
+from tampu.maintenance.timers import Timers
 from tampu.model.errors import TampuError
 from tampu.model.times import SECOND
 from tampu.testing import FakeClock as FakeClock  # noqa: PLC0414 - the tests have it from here
@@ -122,6 +123,10 @@ class Harness:
         follower = Follower(self.core())
         while follower.turn() != 0:
             pass
+
+    def ring(self) -> None:
+        """Let maintenance handle the timers that are due, as a new leader does."""
+        Timers(self.core()).handle()
 
     def picture(self, *queues: Store) -> list[Any]:
         """All there is to see of some tenants, to tell whether anything changed."""

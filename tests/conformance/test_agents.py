@@ -32,7 +32,7 @@ def test_a_paused_task_does_nothing_until_it_is_resumed_and_claims_need_none(
 ) -> None:
     assert [(one.name, one.status, one.done, one.last_run_at) for one in store.agents.list()] == [
         (name, "active", 0, None)
-        for name in ("expiry", "retention", "schedules", "reorder", "replays", "alerts", "webhooks")
+        for name in ("expiry", "retention", "schedules", "reorder", "replays", "alerts", "webhooks", "timers")
     ]
     store.schedules.put("tick", queue="ticks", payload=1, every=60)
     assert store.agents.pause("expiry").status == "paused"

@@ -293,6 +293,27 @@ def test_snooze_does_not_count(app: tampu.App) -> None:
     assert (found.run_at - found.created_at).total_seconds() >= 3600
 
 
+def test_a_review_keeps_the_checkpoint_and_the_decision_comes_with_the_next_delivery(app: tampu.App) -> None:
+    @app.task(max_attempts=1)
+    def pay(amount: int) -> list[Any]:
+        work = tampu.current()
+        if work.message.review is None:
+            work.checkpoint.set("half")
+            raise tampu.Review({"options": ["approve"]} if amount else "no-such-pattern", "a large amount")
+        assert work.message.review.decision is not None
+        return [work.message.review.decision.by, work.checkpoint.get(), work.attempt]
+
+    with tampu.working(app):
+        paid, bad = pay.publish(500), pay.publish(0)
+        until(app.store.reviews.list)
+        (asked,) = app.store.reviews.list()
+        assert (asked.id, asked.reason) == (paid.id, "a large amount")
+        app.store.reviews.decide(paid.id, "approve", by="ada")
+        assert paid.result(PATIENCE) == ["ada", "half", 1]
+        until(lambda: app.store.get(bad.id).state == "dead")
+    assert "no pattern no-such-pattern" in (app.store.get(bad.id).last_error or "")
+
+
 @pytest.mark.parametrize("error", [tampu.Reject("no_such_user"), tampu.Reject("no_such_user", error="user 7")])
 def test_reject_is_dead_at_once_for_its_reason(app: tampu.App, error: tampu.Reject) -> None:
     @app.task

@@ -154,6 +154,28 @@ class AsyncWebhooks(Part):
     has_secret = awaitable(AllVerbs.has_webhook_secret)
 
 
+class AsyncPatterns(Part):
+    """What reviewers see and decide, by name."""
+
+    put = awaitable(AllVerbs.put_pattern)
+    get = awaitable(AllVerbs.get_pattern)
+    list = awaitable(AllVerbs.list_patterns)
+    delete = awaitable(AllVerbs.delete_pattern)
+
+
+class AsyncReviews(Part):
+    """Messages that wait for a person's decision, by the id of the message."""
+
+    list = awaitable(AllVerbs.list_reviews)
+    get = awaitable(AllVerbs.get_review)
+    claim = awaitable(AllVerbs.claim_review)
+    decide = awaitable(AllVerbs.decide_review)
+    comment = awaitable(AllVerbs.comment_review)
+    reassign = awaitable(AllVerbs.reassign_review)
+    preview = awaitable(AllVerbs.preview_review)
+    ask = awaitable(AllVerbs.ask_review)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -240,6 +262,14 @@ class AsyncStore:
     @property
     def dead(self) -> AsyncDead:
         return AsyncDead(self._verbs, self._drive)
+
+    @property
+    def patterns(self) -> AsyncPatterns:
+        return AsyncPatterns(self._verbs, self._drive)
+
+    @property
+    def reviews(self) -> AsyncReviews:
+        return AsyncReviews(self._verbs, self._drive)
 
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)

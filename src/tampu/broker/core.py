@@ -219,6 +219,7 @@ class Core(StepRunner):
         self.completion = Completion(engine)
         self.on_due: Callable[[int], None] = lambda _at: None
         self.on_change: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[Mapping[tuple[str, str], int]], None] | None = None
         self.on_leases_expired: Callable[[Mapping[tuple[str, str], tuple[int, int]]], None] = lambda _queues: None
         self.maintenance: Maintenance | None = None
         self.watched = False
@@ -235,6 +236,8 @@ class Core(StepRunner):
     # -- Listener
 
     def ready(self, queues: Mapping[tuple[str, str], int]) -> None:
+        if self.on_ready is not None:
+            self.on_ready(queues)
         if self.waiting.in_use:
             self.waiting.became_ready(queues)
 

@@ -17,24 +17,26 @@ from typing import Any
 import msgspec
 
 from tampu import tracing
-from tampu.broker import publish_steps, validate
+from tampu.broker import publish_steps, timers, validate
 from tampu.broker.core import Core, PublishSet, Steps
 from tampu.broker.policies import steps as _own_steps  # noqa: F401 - fills the list of publish steps
 from tampu.broker.publish_steps import PAIRS, Batch, Draft, SettingsOf
-from tampu.broker.settings import Settings
+from tampu.broker.settings import Settings, resolve
 from tampu.engines import load
 from tampu.engines.port import Buffer, Item, Load, Publish
-from tampu.model.config import SYSTEM
+from tampu.model.config import BUILT_IN, SYSTEM
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message, NewMessage
 from tampu.model.times import SECOND, Duration, moment_or_none
 from tampu.model.values import PairsPacker
 
 _NO_PRIORITY = 0
-_NO_OPTIONS = (None,) * 18
+_NO_OPTIONS = (None,) * 19
 _BATCH_ID_US = 600 * SECOND
 """How long a batch id is remembered: longer than any client retries."""
 _MOST_WARNED = 10_000
+_OF_TIMERS = resolve(BUILT_IN)
+"""The settings of the queue of timers: nobody can change them."""
 log = logging.getLogger("tampu")
 
 
@@ -72,22 +74,24 @@ class PublishVerbs:
         content_type: str | None = None,
         hold: str | None = None,
         id: str | None = None,
+        review: str | dict[str, Any] | None = None,
     ) -> Steps[Message]:
         """Publish one message. When this returns, it is on disk.
 
         ``key`` replaces the payload of a waiting message with the same key. ``idempotency_key`` makes it safe to
-        publish again: within the queue's window the first message is returned. Raises `QueueFull`, `QueueClosed`,
+        publish again: within the queue's window the first message is returned. With ``review``, the name of a pattern
+        or a review, it is held until a person has decided (`store.reviews`). Raises `QueueFull`, `QueueClosed`,
         `PayloadTooLarge`, `IdempotencyConflict`, `InvalidMessage`; then nothing was stored.
         """
         options = (
             type, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers, max_attempts, correlation_id,
-            causation_id, parent_id, group, source, content_type, hold, id,
+            causation_id, parent_id, group, source, content_type, hold, id, review,
         )  # fmt: skip
         new = payload
         if priority is not _NO_PRIORITY or options != _NO_OPTIONS or isinstance(payload, NewMessage):
             new = NewMessage(
                 payload, type, priority, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers,
-                max_attempts, correlation_id, causation_id, parent_id, group, source, content_type, hold, id,
+                max_attempts, correlation_id, causation_id, parent_id, group, source, content_type, hold, id, review,
             )  # fmt: skip
         if self.traced and tracing.on():
             return (yield from self._publish_traced(queue, [new]))[0]
@@ -197,6 +201,11 @@ def publish_call(
     )
 
 
+def timers_call(tenant: str, items: Sequence[Item]) -> Publish:
+    """The call that stores timers, see `tampu.broker.timers`."""
+    return publish_call(tenant, timers.QUEUE, _OF_TIMERS, items)
+
+
 def load_call(
     tenant: str,
     queue: str,
@@ -247,6 +256,7 @@ def prepare(
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
     steps = settings.policies or (publish_steps.ADDED and publish_steps.wanted(queue, settings))
+    steps = steps or (not simple and any(item.body.review for item in items))
     if batch_id is not None and (steps or not keeps_batch_ids):
         items, simple, batch_id = load.named(items, f"{tenant}/{queue}/{batch_id}"), False, None
     if steps:
@@ -326,7 +336,7 @@ def _through_steps(
         ]
 
     stored = calls(by_queue)
-    if len(stored) == 1 and not copies and not batch.spreads:
+    if len(stored) == 1 and not (copies or batch.spreads or batch.timers):
         return stored[0]
     spread = [
         publish_call(tenant, name, batch.settings_of(name), made.spread(name, some), simple=True)
@@ -334,7 +344,8 @@ def _through_steps(
     ]
     numbers = {name: (number, itertools.count()) for number, name in enumerate(by_queue)}
     order = [(number, next(at)) for number, at in (numbers[draft.queue] for draft in drafts)]
-    return PublishSet(stored, calls(copies) + spread, order)
+    due = [timers_call(tenant, batch.timers)] if batch.timers else []
+    return PublishSet(stored, calls(copies) + spread + due, order)
 
 
 class _Items:

@@ -160,6 +160,13 @@ class Draft:
         if message.id is None and message.idempotency_key is None:
             self._set({"id": str(uuid.uuid4())})
 
+    def own_id(self) -> str:
+        """Its id, also if it has an idempotency key. It gets one now if it has none."""
+        id = self.message.id or str(uuid.uuid4())
+        if id != self.message.id:
+            self._set({"id": id})
+        return id
+
     def copy(self, queue: str, fields: dict[str, Any]) -> Draft:
         """A copy of it with these fields changed."""
         made = Draft(queue, self.message, self.origin, self.position)
@@ -207,6 +214,8 @@ class Batch:
         """One per published message, in order."""
         self.copies: list[Draft] = []
         self.spreads: list[tuple[str, Sequence[Draft]]] = []
+        self.timers: list[Item] = []
+        """Timers that are stored in the same unit, see `tampu.broker.timers`."""
         self.settings_of = functools.cache(settings_of)
         self.now = now or (lambda: time.time_ns() // 1000)
         """The time by the clock of the engine, if that is known here."""
@@ -223,7 +232,8 @@ class Batch:
                 step.apply(self, [draft for draft in drafts if draft.queue in wanted])
 
     def copy(self, draft: Draft, queue: str, name: str, **fields: Any) -> Draft:
-        """Store the message also in ``queue``, with these fields changed. The copy has no ``key`` unless given.
+        """Store the message also in ``queue``, with these fields changed. The copy has no ``key`` unless given, and
+        no review: what a person decides is about the message.
 
         ``name`` tells the copies of a message apart. The copy's id and idempotency key derive from it and from those
         of the message, so publishing the message again finds the copy too.
@@ -236,7 +246,10 @@ class Batch:
         key = None if original.idempotency_key is None else _derived_key(original, name)
         if key is not None and self._copies_by_id:
             id, key = derived_id(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.tenant}/{key}")), name), None
-        made = draft.copy(queue, {"id": id, "idempotency_key": key, "key": None})
+        same: dict[str, Any] = {"id": id, "idempotency_key": key, "key": None}
+        if original.review is not None:
+            same |= {"review": None, "hold": None}
+        made = draft.copy(queue, same)
         made.change(**fields)
         self.copies.append(made)
         return made

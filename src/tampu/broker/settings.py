@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from tampu.engines.port import Document, Engine, QueueClaim
 from tampu.model.config import BUILT_IN, SYSTEM, SYSTEM_SETTINGS, Backoff, QueueConfig, inherit, parents, read_config
 from tampu.model.decoders import from_json
 from tampu.model.definitions import Definition, Rule, Schema, Subscription
+from tampu.model.reviews import ReviewPattern
 from tampu.model.times import SECOND
 
 KIND = "queue"
@@ -27,6 +28,7 @@ _OF_PUBLISH: dict[str, Callable[[bytes], Definition]] = {
     "schema": from_json(Schema).decode,
     "rule": from_json(Rule).decode,
     "subscription": from_json(Subscription).decode,
+    "pattern": from_json(ReviewPattern).decode,
 }
 """Definitions that publish steps use, by the beginning of their document's name."""
 
@@ -73,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True):
     broadcast: bool = False
     subscriptions: tuple[Subscription, ...] = ()
     """Of a broadcast queue."""
+    patterns: Mapping[str, ReviewPattern] = {}
+    """All patterns of the tenant, by name: messages say which review they need."""
     policies: bool = False
     """True if publish steps have something to do in this queue."""
     kept: dict[Any, Any] = msgspec.field(default_factory=dict)
@@ -167,8 +171,9 @@ def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settin
     rules = [one for one in found if isinstance(one, Rule) and one.trigger == "published" and one.applies_to(queue)]
     rules.sort(key=lambda rule: (rule.order, rule.name))
     subscriptions = tuple(one for one in found if isinstance(one, Subscription) and one.applies_to(queue))
+    patterns = {one.name: one for one in found if isinstance(one, ReviewPattern)}
     return msgspec.structs.replace(
-        settings, schemas=schemas, rules=tuple(rules), subscriptions=subscriptions,
+        settings, schemas=schemas, rules=tuple(rules), subscriptions=subscriptions, patterns=patterns,
         policies=bool(schemas or rules or settings.broadcast), kept={},
     )  # fmt: skip
 

@@ -178,6 +178,28 @@ class Webhooks(Part):
     has_secret = blocking(AllVerbs.has_webhook_secret)
 
 
+class Patterns(Part):
+    """What reviewers see and decide, by name."""
+
+    put = blocking(AllVerbs.put_pattern)
+    get = blocking(AllVerbs.get_pattern)
+    list = blocking(AllVerbs.list_patterns)
+    delete = blocking(AllVerbs.delete_pattern)
+
+
+class Reviews(Part):
+    """Messages that wait for a person's decision, by the id of the message."""
+
+    list = blocking(AllVerbs.list_reviews)
+    get = blocking(AllVerbs.get_review)
+    claim = blocking(AllVerbs.claim_review)
+    decide = blocking(AllVerbs.decide_review)
+    comment = blocking(AllVerbs.comment_review)
+    reassign = blocking(AllVerbs.reassign_review)
+    preview = blocking(AllVerbs.preview_review)
+    ask = blocking(AllVerbs.ask_review)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -206,6 +228,8 @@ class Store:
         self.webhooks = Webhooks(self._verbs, self._drive)
         self.holds = Holds(self._verbs, self._drive)
         self.erasures = Erasures(self._verbs, self._drive)
+        self.patterns = Patterns(self._verbs, self._drive)
+        self.reviews = Reviews(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

@@ -22,6 +22,7 @@ from tampu.model.config import SYSTEM
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Position
 from tampu.model.message import BYTES, JSON, MSGPACK, Body, Encoded, NewMessage, to_new
+from tampu.model.reviews import HOLD
 from tampu.model.times import duration, instant, moment_or_none
 from tampu.model.values import NOT_ENCODED, NotKept, encode, encode_result, encode_simple, pack_body, pack_payload
 
@@ -35,6 +36,7 @@ _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+\-]{1,100}/[A-Za-z0-9!#$&^_.+\-; 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _ERROR_CHARACTERS = 8_192
 _TRACEBACK_CHARACTERS = 32_768
+_MOST_REVIEW = 16 * 1024
 
 _USUAL = frozenset({BYTES, JSON})
 _RAW = (bytes, bytearray, memoryview)
@@ -232,7 +234,9 @@ def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
 
 
 _OF_BODY = tuple(
-    name for name in Body.__struct_fields__ if name not in ("deadline", "own_max_attempts", "dead_at_deadline")
+    name
+    for name in Body.__struct_fields__
+    if name not in ("deadline", "own_max_attempts", "dead_at_deadline", "review")
 )
 
 
@@ -240,6 +244,8 @@ def from_body(body: Body, **more: Any) -> NewMessage:
     """A message to publish with the fields of a packed body; ``more`` adds or replaces fields."""
     fields = {name: getattr(body, name) for name in _OF_BODY}
     fields |= {"deadline": moment_or_none(body.deadline), "max_attempts": body.own_max_attempts}
+    if body.review is not None:
+        fields["review"] = msgspec.json.decode(body.review)
     return NewMessage(**(fields | more))
 
 
@@ -250,7 +256,7 @@ _NO_OPTIONS = msgspec.structs.astuple(NewMessage(b""))[_OPTIONS]
 def _has_no_options(new: NewMessage) -> bool:
     """True if only payload, type, content type and id are set, as in most HTTP publishes."""
     options = msgspec.structs.astuple(new)[_OPTIONS]
-    return options == _NO_OPTIONS and type(new.priority) is int and new.hold is None
+    return options == _NO_OPTIONS and type(new.priority) is int and new.hold is None and new.review is None
 
 
 def _item_without_options(settings: Settings, new: NewMessage) -> Item:
@@ -323,10 +329,34 @@ def _body(new: NewMessage, settings: Settings) -> Body:
         None if new.parent_id is None else text(new.parent_id, "parent_id", 256),
         None if new.group is None else text(new.group, "group", 256),
         None if new.source is None else text(new.source, "source", 256),
-        None if new.hold is None else text(new.hold, "hold", 128),
+        _hold(new),
         None if new.max_attempts is None else whole(new.max_attempts, "max_attempts", 1, 1000),
         new.deadline is not None and settings.on_deadline == "dead",
+        None if new.review is None else _review(new),
     )
+
+
+def _hold(new: NewMessage) -> str | None:
+    if new.hold is None:
+        return None if new.review is None else HOLD
+    return text(new.hold, "hold", 128)
+
+
+def _review(new: NewMessage) -> str:
+    """The review as the body has it. What it means is checked by its publish step."""
+    if new.key is not None:
+        raise InvalidMessage(
+            "a message with a review has no key: its payload must stay what the reviewer has seen", field="review"
+        )
+    if new.hold not in (None, HOLD):
+        raise InvalidMessage("give hold or review, not both", field="hold", hint="a message with a review is held")
+    try:
+        raw = msgspec.json.encode(new.review)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidMessage(f"a review must be JSON: {error}", field="review") from None
+    if len(raw) > _MOST_REVIEW:
+        raise PayloadTooLarge(f"a review has at most {_MOST_REVIEW} bytes", field="review", hint="use a pattern")
+    return raw.decode()
 
 
 def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:

@@ -33,6 +33,8 @@ for _name in (
     "commands.manage.webhooks",
     "commands.manage.holds",
     "commands.manage.erase",
+    "commands.manage.patterns",
+    "commands.manage.reviews",
     "lake.pipeline",
     "lake.query",
     "commands.serve.server",

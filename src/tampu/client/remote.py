@@ -26,6 +26,7 @@ from tampu.client.erasure import RemoteErasureVerbs
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.policies import RemotePolicyVerbs
 from tampu.client.request import Nap, Request, reader
+from tampu.client.reviews import RemoteReviewVerbs
 from tampu.client.sync_http import SyncHttp
 from tampu.client.topology import RemoteTopologyVerbs
 from tampu.client.verbs import RemoteNotes
@@ -48,6 +49,7 @@ class AllRemoteVerbs(
     RemoteNotes,
     RemoteScheduleVerbs,
     RemoteAgentVerbs,
+    RemoteReviewVerbs,
     RemotePolicyVerbs,
     RemoteTopologyVerbs,
     RemoteErasureVerbs,

@@ -17,6 +17,7 @@ from tampu.broker.agents.stored import (
     REPLAYS,
     RETENTION,
     SCHEDULES,
+    TIMERS,
     WEBHOOKS,
     Report,
 )
@@ -29,6 +30,7 @@ from tampu.maintenance.erasure import Eraser
 from tampu.maintenance.follower import Follower
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Sweeper, Trimmer
+from tampu.maintenance.timers import Timers
 from tampu.maintenance.webhooks.sender import WebhookSender
 from tampu.model.errors import TampuError
 from tampu.model.times import SECOND
@@ -49,6 +51,7 @@ class Supervisor:
         self._alerts = AlertTask(core)
         self._replayer = Replayer(core)
         self._eraser = Eraser(core)
+        self._timers = Timers(core)
         self._agents = Agents(core)
         self._webhooks = WebhookSender(core, lambda: self.leads and not self._agents.paused(WEBHOOKS))
         self._follower = Follower(core, lambda: self.leads, self._agents.paused)
@@ -58,6 +61,7 @@ class Supervisor:
         self._next_us: int | None = None
         core.on_due = self._due
         core.on_change = self._changed
+        core.on_ready = self._timers.became_ready
         core.watched = True
         core.maintenance = self
         self.last_run_at = time.monotonic()
@@ -109,6 +113,7 @@ class Supervisor:
         if not self.leads:
             self._next_us = None
             self._scheduler.forget()
+            self._timers.forget()
             self._agents.forget()
             self._alerts.forget()
             return _LOOK_SECONDS
@@ -123,6 +128,9 @@ class Supervisor:
             run(SCHEDULES, self._scheduler, lambda: self._scheduler.fire(status)),
             run(REPLAYS, self._replayer, lambda: self._replayer.replay(status)),
         )
+        if asked(TIMERS):
+            self._timers.forget()
+        run(TIMERS, self._timers, self._timers.handle)
         self._next_us = min((at for at in dues if at is not None), default=None)
         run(REORDER, self._reorderer, lambda: self._reorderer.rank(status))  # it is never due before the next turn
         run(ALERTS, self._alerts, lambda: self._alerts.evaluate(status, now=asked(ALERTS)))

@@ -46,7 +46,7 @@ def matches(texts: tuple[str, ...], name: str) -> bool:
 _pattern = functools.lru_cache(4096)(Pattern)
 
 
-Trigger = Literal["published", "completed", "failed", "dead", "expired"]
+Trigger = Literal["published", "completed", "failed", "dead", "expired", "reviewed"]
 
 
 class Changes(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tampu.model.decoders import from_msgpack
+from tampu.model.reviews import MessageReview, read_message_review
 from tampu.model.states import State as State  # noqa: PLC0414 - a field of Message: imported with it
 from tampu.model.times import Duration, moment, moment_or_none
 
@@ -50,6 +51,8 @@ class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """Publish it as ``held``, for this reason; `Store.free` makes it ready."""
     id: str | None = None
     """An id of your own (a UUID). If a message with this id exists, it is returned and nothing is stored."""
+    review: str | dict[str, Any] | None = None
+    """Hold it until a person has decided: the name of a pattern, or a review. See `store.patterns`."""
 
 
 def to_new(new: Any) -> NewMessage:
@@ -83,6 +86,8 @@ class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the publisher set; None: the setting of the queue, also on replay."""
     dead_at_deadline: bool = False
     """If it still waits at its deadline, it becomes dead instead of expired."""
+    review: str | None = None
+    """A `MessageReview` as JSON: the review that it waits for, later with the decision."""
 
 
 unpack_body = from_msgpack(Body).decode
@@ -191,6 +196,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     @property
     def source(self) -> str | None:
         return self.body.source
+
+    @property
+    def review(self) -> MessageReview | None:
+        """The review that it was published with or a task asked for; its ``decision`` when there is one."""
+        return None if self.body.review is None else read_message_review(self.body.review)
 
     @property
     def created_at(self) -> datetime:

@@ -61,7 +61,15 @@ class Release(msgspec.Struct, frozen=True):
     delay: Duration | None = None
 
 
-Settlement = Ack | Nack | Reject | Release
+class AskReview(msgspec.Struct, frozen=True):
+    """Give the message back, held until a person has decided. How a worker settles when a task raises `Review`."""
+
+    lease: Lease
+    review: Any
+    reason: str | None = None
+
+
+Settlement = Ack | Nack | Reject | Release | AskReview
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ RESULT_INVALID = "result_invalid"
 UNKNOWN_TASK = "unknown_task"
 # Set by policies.
 ROUTING_LOOP = "routing_loop"
+REFUSED = "refused"
 # Conventional, for your own rejects.
 SCHEMA_INVALID = "schema_invalid"
 OVERSIZE = "oversize"
@@ -24,7 +25,7 @@ OVERSIZE = "oversize"
 DEAD_LETTER_REASONS = frozenset(
     {
         RETRIES_EXHAUSTED, LEASE_EXPIRED, DEADLINE_PASSED, UNRECOVERABLE, DECODE_FAILED, RESULT_INVALID, UNKNOWN_TASK,
-        ROUTING_LOOP, SCHEMA_INVALID, OVERSIZE,
+        ROUTING_LOOP, REFUSED, SCHEMA_INVALID, OVERSIZE,
     }
 )  # fmt: skip
 OTHER = "other"

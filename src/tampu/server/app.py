@@ -27,6 +27,7 @@ from tampu.server.routes import (
     keys,
     messages,
     queues,
+    reviews,
     schedules,
     session,
     spark,
@@ -39,7 +40,8 @@ from tampu.wire.problems import MethodNotAllowed
 
 ROUTERS = (
     verbs.router, atomic.router, messages.router, messages.notes, queues.router, admin.router, schedules.router,
-    agents.router, agents.followers, definitions.router, topology.router, erasures.router, events.router, spark.router,
+    agents.router, agents.followers, definitions.router, topology.router, erasures.router, reviews.router,
+    events.router, spark.router,
     keys.router, session.router, dead.router, health.router, console.router, console.pages,
 )  # fmt: skip
 

@@ -53,6 +53,8 @@ class MessageView(msgspec.Struct, omit_defaults=True):
     duplicate: bool = False
     own_attempts: bool = False
     """True if the publisher set ``max_attempts``; else it is the queue's."""
+    review: dict[str, Any] | None = None
+    """The review that it waits for; with a ``decision`` when there is one."""
 
 
 class LeaseView(msgspec.Struct, omit_defaults=True):
@@ -73,7 +75,7 @@ def message_view(m: Message, media: str) -> MessageView:
         body.parent_id, body.group, body.source, body.hold, moment_or_none(m.run_us), moment_or_none(m.expires_us),
         moment_or_none(m.ended_us), m.reason, m.last_error, m.failures,
         None if m.result_raw is None else msgspec.Raw(m.result_raw), None, m.cancel_requested, m.duplicate,
-        body.own_max_attempts is not None,
+        body.own_max_attempts is not None, None if body.review is None else msgspec.json.decode(body.review),
     )  # fmt: skip
     if media == JSON:
         view.payload, view.payload_base64 = payload_in_json(body.payload, body.content_type)
@@ -122,6 +124,7 @@ def to_message(view: MessageView) -> Message:
         view.type, payload, view.content_type, view.priority, view.headers, view.labels,
         _micros(view.deadline, "deadline"), view.key, view.idempotency_key, view.correlation_id, view.causation_id,
         view.parent_id, view.group, view.source, view.hold, view.max_attempts if view.own_attempts else None,
+        review=None if view.review is None else msgspec.json.encode(view.review).decode(),
     )  # fmt: skip
     return Message(
         view.id, view.tenant, view.queue, view.state, body, view.attempts, view.max_attempts,

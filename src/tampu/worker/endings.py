@@ -10,12 +10,12 @@ import msgspec
 from tampu.broker import validate
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
-from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
+from tampu.model.outcome import Ack, AskReview, Nack, Reject, Release, Settlement
 from tampu.model.reasons import DECODE_FAILED, RESULT_INVALID, RETRIES_EXHAUSTED, UNRECOVERABLE
 from tampu.model.times import CHANCE, SECOND, Duration
 from tampu.worker.arguments import WrongArguments
 from tampu.worker.current import CANCELLED, LOST, STOPPING, TIMED_OUT, Current
-from tampu.worker.exceptions import Cancelled, Retry, Snooze, TimedOut
+from tampu.worker.exceptions import Cancelled, Retry, Review, Snooze, TimedOut
 
 _REASON_CHARACTERS = 128
 _SELF_EXPLAINING = (TypeError, ValueError, NotImplementedError, RecursionError, msgspec.MsgspecError, TampuError)
@@ -66,8 +66,8 @@ def _raised(work: Current, error: BaseException) -> Settlement | None:
         asked = stopped(work)
         if asked is None or isinstance(asked, Release):
             return asked
-    if isinstance(error, Snooze):
-        return Release(lease, error.after)
+    if isinstance(error, Snooze | Review):
+        return _given_back(lease, error)
     if isinstance(error, Reject):
         return _rejected(lease, error)
     if isinstance(error, Retry):
@@ -97,6 +97,17 @@ def stopped(work: Current) -> Settlement | None:
     if work._stop in (CANCELLED, STOPPING):
         return Release(work.lease)  # a message with a cancel request ends as cancelled
     return _nack(work, timeout_text(work))
+
+
+def _given_back(lease: Lease, error: Snooze | Review) -> Settlement:
+    if isinstance(error, Snooze):
+        return Release(lease, error.after)
+    return AskReview(lease, msgspec.to_builtins(error.review), error.reason)
+
+
+def bad_review(ask: AskReview, error: Exception) -> Settlement:
+    """There can be no such review: the attempt has failed."""
+    return Nack(ask.lease, f"the review cannot be asked for: {error}")
 
 
 def timeout_text(work: Current) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message
 from tampu.model.times import Duration, duration
@@ -33,6 +35,22 @@ class Snooze(Exception):
 
     def __str__(self) -> str:
         return f"snoozed for {self.after}"
+
+
+class Review(Exception):
+    """Ask a person: the message is held until somebody has decided. The attempt does not count, the checkpoint stays.
+
+    ``review`` is the name of a pattern, or a review. The next delivery has the decision in
+    ``tampu.current().message.review``.
+    """
+
+    def __init__(self, review: str | dict[str, Any], reason: str | None = None) -> None:
+        super().__init__(review, reason)
+        self.review = review
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason or "the task asked for a review"
 
 
 class TaskFailed(Exception):

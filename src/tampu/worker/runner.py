@@ -22,7 +22,7 @@ from tampu.broker import access
 from tampu.broker.store import Store
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import Lease
-from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
+from tampu.model.outcome import Ack, AskReview, Nack, Reject, Release, Settlement
 from tampu.model.reasons import UNKNOWN_TASK
 from tampu.worker import endings
 from tampu.worker.app import App
@@ -44,7 +44,7 @@ from tampu.worker.tasks import Task
 
 log = logging.getLogger("tampu.worker")
 Pool = AsyncPool | ThreadPool
-_VERBS: dict[type[Any], str] = {Ack: "ack", Nack: "nack", Reject: "reject", Release: "release"}
+_VERBS: dict[type[Any], str] = {Ack: "ack", Nack: "nack", Reject: "reject", Release: "release", AskReview: "release"}
 _TICK_SECONDS = 0.1
 _BEAT_SECONDS = 1.0
 _PULSE_SECONDS = 2.0

@@ -11,8 +11,17 @@ from typing import Any
 
 from tampu.broker import access
 from tampu.broker.store import Store
-from tampu.model.errors import InvalidMessage, LeaseLost, RateLimited, TampuError
-from tampu.model.outcome import Ack, Outcome, Settlement
+from tampu.model.errors import (
+    InvalidConfig,
+    InvalidMessage,
+    LeaseLost,
+    NotFound,
+    PayloadTooLarge,
+    RateLimited,
+    TampuError,
+)
+from tampu.model.message import State
+from tampu.model.outcome import Ack, AskReview, Outcome, Settlement
 from tampu.model.states import TERMINAL
 from tampu.worker import endings
 from tampu.worker.current import Current
@@ -160,6 +169,8 @@ class SettleQueue:
             return [*self._bounded(settlements[:half]), *self._bounded(settlements[half:])]
 
     def _together(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+        if any(type(one) is AskReview for one in settlements):
+            return [self._ask(one) if type(one) is AskReview else self._alone(one) for one in settlements]
         try:
             return self._store.settle(settlements)
         except InvalidMessage:
@@ -170,6 +181,15 @@ class SettleQueue:
             return self._store.settle([settlement])[0]
         except InvalidMessage as error:
             return self._store.settle([endings.bad_result(settlement.lease, error)])[0]
+
+    def _ask(self, ask: AskReview) -> Outcome:
+        try:
+            self._store.reviews.ask(ask.lease, ask.review, reason=ask.reason)
+        except LeaseLost as error:
+            return Outcome(ask.lease.id, None, error)
+        except (InvalidMessage, PayloadTooLarge, InvalidConfig, NotFound) as error:
+            return self._store.settle([endings.bad_review(ask, error)])[0]
+        return Outcome(ask.lease.id, State.HELD)
 
     @staticmethod
     def _log_refusal(work: Current, settlement: Settlement, error: TampuError) -> None:

@@ -22,6 +22,7 @@ from tampu.engines import port
 from tampu.model.config import (
     BUILT_IN,
     FIELDS,
+    SYSTEM,
     QueueConfig,
     change,
     covers,
@@ -206,7 +207,7 @@ class Admin(Recording):
                 raise _no_queue(queue)
         else:
             hidden: set[str] = yield Read(lambda engine: removal.hidden(engine, self.tenant))
-            rows = [row for row in rows if row.queue not in hidden]
+            rows = [row for row in rows if row.queue not in hidden and not row.queue.startswith(SYSTEM)]
         found = [
             Stats(
                 row.queue,
@@ -405,7 +406,8 @@ class Admin(Recording):
         """The names of all queues."""
         names: list[tuple[str, str]] = yield Read(lambda engine: engine.queues())
         hidden: set[str] = yield Read(lambda engine: removal.hidden(engine, self.tenant))
-        return [name for tenant, name in names if tenant == self.tenant and name not in hidden]
+        own = (name for tenant, name in names if tenant == self.tenant and name not in hidden)
+        return [name for name in own if not name.startswith(SYSTEM)]
 
     def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
         """Remove a queue for good, with its settings and its ended messages. Returns how many messages it had.

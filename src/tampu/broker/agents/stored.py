@@ -23,7 +23,7 @@ class Task(msgspec.Struct, frozen=True):
 
 EXPIRY, RETENTION, SCHEDULES, REORDER = "expiry", "retention", "schedules", "reorder"
 ALERTS, WEBHOOKS = "alerts", "webhooks"
-REPLAYS = "replays"
+REPLAYS, TIMERS = "replays", "timers"
 TASKS = (
     Task(
         EXPIRY,
@@ -40,6 +40,7 @@ TASKS = (
     Task(REPLAYS, "carries on replays of dead letters", "at the rate of the replay"),
     Task(ALERTS, "evaluates alerts", "every 30 seconds while something happens"),
     Task(WEBHOOKS, "sends what rules and alerts have for urls", "at once, and again after failures"),
+    Task(TIMERS, "reminds of reviews, escalates them, and decides at their deadline", "when a timer is due"),
 )
 
 

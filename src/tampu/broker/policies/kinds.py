@@ -7,13 +7,15 @@ from typing import Any
 from tampu.broker.policies.alerts.verbs import ALERTS, AlertVerbs
 from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.holds.verbs import HOLDS, HoldVerbs
+from tampu.broker.policies.reviews.decide import DecideVerbs
+from tampu.broker.policies.reviews.patterns import PATTERNS
 from tampu.broker.policies.rules.verbs import RULES, RuleVerbs
 from tampu.broker.policies.schemas.verbs import SCHEMAS, SchemaVerbs
 from tampu.broker.policies.subscriptions.verbs import SUBSCRIPTIONS, SubscriptionVerbs
 from tampu.broker.policies.webhooks.verbs import WebhookVerbs
 
-KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS, ALERTS, HOLDS)
+KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS, ALERTS, HOLDS, PATTERNS)
 
 
-class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs, WebhookVerbs, HoldVerbs):
+class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs, WebhookVerbs, HoldVerbs, DecideVerbs):
     """The verbs of all policies."""

@@ -9,6 +9,7 @@ from tampu.broker.policies import cel
 from tampu.broker.publish_steps import Draft
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message
+from tampu.model.reasons import REFUSED
 
 _OF_DRAFT = ("type", "labels", "headers", "priority", "correlation_id", "key", "group", "source")
 
@@ -16,7 +17,7 @@ _OF_DRAFT = ("type", "labels", "headers", "priority", "correlation_id", "key", "
 def of_draft(draft: Draft, fields: frozenset[str] | None = None) -> cel.Context:
     """The context of a message that is being published; with ``fields`` only these."""
     known = {name: draft.field(name) for name in _OF_DRAFT}
-    known |= {"queue": draft.queue, "attempts": 0, "error": None, "reason": None}
+    known |= {"queue": draft.queue, "attempts": 0, "error": None, "reason": None, "review": {}}
     return _context(fields, len(draft.field("payload")), lambda: draft.payload, known)
 
 
@@ -26,8 +27,23 @@ def of_message(message: Message) -> cel.Context:
     known = {name: getattr(body, name) for name in _OF_DRAFT}
     known |= {
         "queue": message.queue, "attempts": message.attempts, "error": message.last_error, "reason": message.reason,
+        "review": _decision(message),
     }  # fmt: skip
     return _context(None, len(body.payload), lambda: message.payload, known)
+
+
+def _decision(message: Message) -> dict[str, Any]:
+    """What was decided about a message: ``option``, ``outcome``, ``by``, ``reason`` and ``fields``."""
+    if message.reason == REFUSED:
+        return {"outcome": "refuse", "reason": message.last_error or "", "fields": {}}
+    review = message.review
+    if review is None or review.decision is None:
+        return {}
+    decision = review.decision
+    return {
+        "option": decision.option, "outcome": decision.outcome, "by": decision.by, "reason": decision.reason or "",
+        "fields": decision.fields,
+    }  # fmt: skip
 
 
 def _context(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tampu.broker.policies.reviews.step import ReviewStep
 from tampu.broker.policies.rules.step import RuleStep
 from tampu.broker.policies.schemas.step import SchemaStep
 from tampu.broker.policies.subscriptions.step import BroadcastStep
 from tampu.broker.publish_steps import STEPS
 
-STEPS.extend([SchemaStep(), RuleStep(), BroadcastStep()])
+STEPS.extend([SchemaStep(), RuleStep(), ReviewStep(), BroadcastStep()])

@@ -12,7 +12,7 @@ from tampu.broker.schedules import stored
 from tampu.broker.settings import KIND
 from tampu.broker.transfer.progress import SourceProgress, do, save
 from tampu.engines.port import DeleteDocument, Engine, PutDocument, Sweep
-from tampu.model.config import DEFAULTS, QueueConfig, is_pattern, read_config
+from tampu.model.config import DEFAULTS, SYSTEM, QueueConfig, is_pattern, read_config
 from tampu.model.errors import InvalidState, VersionConflict
 from tampu.model.message import State
 
@@ -59,7 +59,7 @@ def put_status(engine: Engine, name: str, status: str | None) -> bool:
 
 def names(engine: Engine) -> list[str]:
     """All queues, scopes with settings, and the defaults of all tenants, as ``tenant/queue``."""
-    queues = engine.queues()
+    queues = [(tenant, queue) for tenant, queue in engine.queues() if not queue.startswith(SYSTEM)]
     tenants = {tenant for tenant, _ in queues}
     tenants |= {tenant.name for tenant in engine.documents(*stored.TENANTS)}  # their first tick creates a queue
     scopes = [

@@ -19,9 +19,11 @@ FULL = (Grant(("admin",)),)
 
 
 def parse(text: str) -> Grant:
-    """Read a grant such as ``publish,view`` or ``publish,view:orders.*,invoices``."""
-    permissions, _, queues = text.partition(":")
-    value = {"permissions": [p for p in permissions.split(",") if p], "queues": [q for q in queues.split(",") if q]}
+    """Read a grant such as ``publish,view``, ``publish,view:orders.*,invoices`` or ``review:loans/credit``."""
+    permissions, _, rest = text.partition(":")
+    queues, _, roles = rest.partition("/")
+    named = {"permissions": permissions, "queues": queues, "roles": roles}
+    value = {name: [one for one in texts.split(",") if one] for name, texts in named.items()}
     if not queues:
         del value["queues"]
     try:
@@ -89,6 +91,17 @@ class Caller:
                 self._known.clear()
             self._known[permission, queue] = known
         return known
+
+    def roles_in(self, queue: str) -> frozenset[str] | None:
+        """The roles whose reviews the caller may decide in this queue; None: all."""
+        found: set[str] = set()
+        for grant in self.grants:
+            if any(Pattern(text).matches(queue) for text in grant.queues):
+                if "admin" in grant.permissions or ("review" in grant.permissions and not grant.roles):
+                    return None
+                if "review" in grant.permissions:
+                    found.update(grant.roles)
+        return frozenset(found)
 
     def everywhere(self, permission: str) -> bool:
         """True if the permission covers every queue, existing or future."""

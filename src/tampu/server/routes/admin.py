@@ -9,7 +9,9 @@ from fastapi import APIRouter, Response
 
 from tampu.broker import validate
 from tampu.model.errors import NotFound
+from tampu.model.message import Message
 from tampu.model.outcome import Outcome
+from tampu.model.reviews import HOLD
 from tampu.server.auth.grants import Caller
 from tampu.server.http.message_handlers import outcome_view
 from tampu.server.http.openapi import doc
@@ -43,13 +45,20 @@ async def charge_moved(request: HttpRequest, caller: Caller, transition: int) ->
 
 
 async def hidden_of(request: HttpRequest, caller: Caller, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
-    """The ids of messages that the caller has none of these permissions for."""
-    if any(map(caller.everywhere, permissions)):
+    """The ids of messages that the caller has none of these permissions for.
+
+    ``review`` is not enough for a message that waits for a review: that is decided, see `tampu.server.routes.reviews`.
+    """
+    if any(caller.everywhere(each) for each in permissions if each != "review"):
         return set()
+
+    def may(message: Message) -> bool:
+        decided = message.body.review is not None or message.reason == HOLD
+        return any(caller.may(each, message.queue) for each in permissions if each != "review" or not decided)
 
     def find() -> set[str]:
         found = (request.server.core.engine.get(caller.tenant, id) for id in set(ids))
-        return {m.id for m in found if m is not None and not any(caller.may(each, m.queue) for each in permissions)}
+        return {message.id for message in found if message is not None and not may(message)}
 
     return await request.server.listings.call(caller, find)
 

@@ -90,6 +90,8 @@ def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
         raise InvalidMessage(f"cannot unpack a body: {error}", field="body") from None
+    if body.review is not None:
+        raise InvalidMessage("rows of Spark have no review", field="body")
     if body.content_type == JSON:
         decode_part(body.payload, JSON, len(body.payload), "payload")
     return validate.item(queue, settings, new)

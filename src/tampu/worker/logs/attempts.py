@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from tampu.broker.store import Store
 from tampu.model.errors import TampuError
-from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
+from tampu.model.outcome import Ack, AskReview, Nack, Outcome, Reject, Release, Settlement
 from tampu.model.states import State
 from tampu.model.times import SECOND, duration
 from tampu.worker.current import Current
@@ -36,7 +36,7 @@ class AttemptLog:
         for work, settlement, outcome in attempts:
             if isinstance(settlement, Ack) or outcome.state == State.CANCELLED:
                 _info(work, outcome, f"{outcome.state}")
-            elif isinstance(settlement, Release):
+            elif isinstance(settlement, Release | AskReview):
                 _info(work, outcome, f"given back, {outcome.state}")
             elif outcome.state == State.DEAD:
                 _dead(work, settlement)

@@ -1,4 +1,5 @@
-"""The follower of rules: what they do when a message was completed, has failed, is dead or has expired.
+"""The follower of rules: what they do when a message was completed, has failed, is dead, has expired
+or was reviewed.
 
 What a rule publishes has an id derived from the transition, and is stored with the position of the follower: exactly
 one effect, however often anything crashes.
@@ -20,16 +21,29 @@ from tampu.model.definitions import Action, Rule, Webhook, matches
 from tampu.model.errors import InvalidConfig
 from tampu.model.journal import Transition
 from tampu.model.message import Message, State
+from tampu.model.reasons import REFUSED
 
 log = logging.getLogger("tampu")
 _ENDS = {State.DONE: "completed", State.DEAD: "dead", State.EXPIRED: "expired"}
 
 
-def trigger_of(transition: Transition) -> str | None:
-    """The trigger that a transition is."""
+def triggers_of(transition: Transition) -> tuple[str, ...]:
+    """The triggers that a transition is. Whether a message was freed because of a review, only the message says."""
+    if transition.queue.startswith(SYSTEM):
+        return ()
     if transition.state in _ENDS and transition.verb != "adopt":
-        return _ENDS[transition.state]
-    return "failed" if transition.verb in ("nack", "reap") else None
+        refused = transition.state is State.DEAD and transition.detail == REFUSED
+        return (_ENDS[transition.state], "reviewed") if refused else (_ENDS[transition.state],)
+    if transition.verb == "free":
+        return ("reviewed",)
+    return ("failed",) if transition.verb in ("nack", "reap") else ()
+
+
+def _applies(trigger: str, message: Message) -> bool:
+    if trigger != "reviewed":
+        return True
+    review = message.review
+    return message.reason == REFUSED or (review is not None and review.decision is not None)
 
 
 class RuleFollower:
@@ -38,15 +52,14 @@ class RuleFollower:
     def handle(self, transitions: Sequence[Transition], effects: Effects) -> None:
         rules_of = functools.cache(lambda tenant: _rules(effects, tenant))
         for cause in transitions:
-            trigger = trigger_of(cause)
-            if trigger is None or cause.queue.startswith(SYSTEM):
-                continue
-            rules = [
-                rule for rule in rules_of(cause.tenant) if rule.trigger == trigger and rule.applies_to(cause.queue)
-            ]
-            message = effects.message(cause) if rules else None
-            if message is not None:
-                _apply_all(effects, cause, message, rules)
+            message = None
+            for trigger in triggers_of(cause):
+                rules = [
+                    rule for rule in rules_of(cause.tenant) if rule.trigger == trigger and rule.applies_to(cause.queue)
+                ]
+                message = message or (effects.message(cause) if rules else None)
+                if message is not None and _applies(trigger, message):
+                    _apply_all(effects, cause, message, rules)
 
 
 def _rules(effects: Effects, tenant: str) -> list[Rule]:

@@ -91,6 +91,9 @@ def publish(
     deadline: Annotated[
         str | None, option("--deadline", "Due time; orders a deadline queue", metavar="ISO", panel=_WHEN)
     ] = None,
+    review: Annotated[
+        str | None, option("--review", "Hold until a person has decided, by this pattern", metavar="NAME", panel=_WHEN)
+    ] = None,
     hold: Annotated[str | None, option("--hold", "Hold until tampu free", metavar="REASON", panel=_WHEN)] = None,
     key: Annotated[str | None, option("--key", "Replace the waiting message that has this key", panel=_WHO)] = None,
     idempotency_key: Annotated[
@@ -115,6 +118,7 @@ def publish(
         "ttl": parse.optional_duration(ttl, "ttl"),
         "deadline": parse.moment(deadline, "deadline"),
         "hold": hold,
+        "review": review,
         "key": key,
         "idempotency_key": idempotency_key,
         "group": group,

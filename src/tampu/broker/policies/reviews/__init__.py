@@ -1,0 +1,1 @@
+"""Reviews: a message waits until a person has decided about it."""
