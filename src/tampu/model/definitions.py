@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from tampu.model.message import Message
 from tampu.model.patterns import Pattern
+
+if TYPE_CHECKING:
+    from tampu.model.message import Message
 
 Compatibility = Literal["none", "backward", "forward", "full"]
 
