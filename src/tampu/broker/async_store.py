@@ -79,6 +79,7 @@ class AsyncSchemas(Part):
     get = awaitable(AllVerbs.get_schema)
     list = awaitable(AllVerbs.list_schemas)
     delete = awaitable(AllVerbs.delete_schema)
+    example = awaitable(AllVerbs.example_of_schema)
 
 
 class AsyncRules(Part):

@@ -103,6 +103,7 @@ class Schemas(Part):
     get = blocking(AllVerbs.get_schema)
     list = blocking(AllVerbs.list_schemas)
     delete = blocking(AllVerbs.delete_schema)
+    example = blocking(AllVerbs.example_of_schema)
 
 
 class Rules(Part):

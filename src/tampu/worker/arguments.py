@@ -36,6 +36,13 @@ def decode_other(kind: Any, value: Any) -> Any:
     raise NotImplementedError(f"a value of type {getattr(kind, '__name__', kind)} cannot be read")
 
 
+def _schema_of_other(kind: Any) -> dict[str, Any]:
+    made: dict[str, Any] = kind.model_json_schema() if hasattr(kind, "model_json_schema") else {"$defs": None}
+    if "$defs" in made:
+        raise NotImplementedError(f"{getattr(kind, '__name__', kind)} has no schema of one part")
+    return made
+
+
 _encode = msgspec.json.Encoder(enc_hook=encode_other).encode
 _encode_msgpack = msgspec.msgpack.Encoder(enc_hook=encode_other).encode
 _decode_any = msgspec.msgpack.Decoder().decode
@@ -147,6 +154,15 @@ class Arguments:
         if self._var_kwargs is not None:
             kwargs.update(found[-1])
         return args, kwargs
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the payload, from the annotations."""
+        try:
+            return msgspec.json.schema(self._struct, schema_hook=_schema_of_other)
+        except (TypeError, NotImplementedError) as error:
+            raise InvalidConfig(
+                f"no schema can be made of the parameters of {self._function.__qualname__}: {error}", field="task"
+            ) from None
 
     def read_result(self, raw: bytes | None) -> Any:
         """Decode a result by the function's return annotation."""

@@ -8,6 +8,7 @@ import msgspec
 
 from tampu.broker.core import Steps
 from tampu.broker.policies.definitions import DefinitionVerbs, Kind, texts
+from tampu.broker.policies.schemas.examples import example
 from tampu.broker.policies.schemas.validators import covers, validator
 from tampu.model.decoders import from_json
 from tampu.model.definitions import Compatibility, Schema
@@ -88,3 +89,7 @@ class SchemaVerbs(DefinitionVerbs):
     def delete_schema(self, name: str) -> Steps[bool]:
         """Delete a schema; false if there was none. Its versions stay readable: messages refer to them."""
         return (yield from self.delete_definition(SCHEMAS, name))
+
+    def example_of_schema(self, name: str, version: int | None = None) -> Steps[Any]:
+        """A small value that matches a schema, for a form; `InvalidState` if none can be made."""
+        return example((yield from self.get_schema(name, version)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import msgspec
@@ -9,7 +10,7 @@ import typer
 
 import tampu
 from tampu.cli.app import command, group, option
-from tampu.cli.definitions import add_commands, read_document
+from tampu.cli.definitions import Name, add_commands, read_document
 from tampu.cli.session import Session
 
 _PANEL = "Policies"
@@ -38,6 +39,36 @@ def put(
     with session.open_or_create(act) as store:
         made = act(store)
     session.out.answer(msgspec.to_builtins(made), f"{made.name} is version {made.version}", "green")
+
+
+@command("from-task", _PANEL, of=schema)
+def from_task(
+    session: Session,
+    task: Annotated[str, typer.Argument(metavar="MODULE:APP[:TASK]", help="The task, such as shop.tasks:app:send")],
+) -> None:
+    """Print the JSON Schema of a task's payload, made from the annotations of its function."""
+    from tampu.worker.process import run
+
+    module, _, rest = task.partition(":")
+    name, _, wanted = rest.partition(":")
+    tasks = run.load(f"{module}:{name}" if name else module).tasks
+    if not wanted and len(tasks) == 1:
+        (wanted,) = tasks
+    if wanted not in tasks:
+        raise tampu.NotFound(f"no task {wanted} in {module}:{name}", field="task", hint=f"tasks: {', '.join(tasks)}")
+    document = tasks[wanted].arguments.schema()
+    if session.json:
+        session.out.document(document)
+    else:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+
+
+@command("example", _PANEL, of=schema)
+def example(session: Session, name: Name) -> None:
+    """Print a small value that matches a schema."""
+    with session.open() as store:
+        found = store.schemas.example(name)
+    session.out.document(found)
 
 
 add_commands(
