@@ -1,4 +1,4 @@
-"""One Spark session for all Spark tests of a process; every test has a store of its own."""
+"""One Spark session for all Spark tests of a process; every test has a store of its own, and runs on every engine."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ from tests.spark.engines import URLS, opened, web
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-FAMILIES = ("postgres", "redis", "http")
-"""What the Spark source knows of stores; the server's is an embedded file."""
 
 
 def quick() -> dict[str, str]:
@@ -54,14 +51,10 @@ def spark() -> SparkSession:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Who asks for a store is run on each engine; with Spark, on one of each family, unless it is marked.
-
-    To Spark a cluster of Redis is what one server is.
-    """
+    """Who asks for a store is run on each engine; with Spark, a cluster of Redis is to Spark what one server is."""
     if "engine" in metafunc.fixturenames:
-        marked = metafunc.definition.get_closest_marker("every_store") is not None
-        families = [name for name in URLS if name != "cluster"] if marked else FAMILIES
-        metafunc.parametrize("engine", families if "spark" in metafunc.fixturenames else list(URLS))
+        with_spark = "spark" in metafunc.fixturenames
+        metafunc.parametrize("engine", [name for name in URLS if name != "cluster" or not with_spark])
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import tampu
 from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@pytest.mark.every_store
 def test_one_message_is_written_read_drained_and_kept_in_the_lake(
     spark: SparkSession, url: str, store: tampu.Store, tmp_path: Path
 ) -> None:

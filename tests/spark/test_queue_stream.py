@@ -162,7 +162,6 @@ def test_a_batch_that_fails_is_delivered_again_whole_and_survives_a_killed_worke
     assert store.stats("emails").done == 40
 
 
-@pytest.mark.every_store
 def test_a_process_that_is_killed_with_the_queue_open_does_not_stop_the_drain(spark, store, url, tmp_path):
     script = (
         "import sys, tampu\n"

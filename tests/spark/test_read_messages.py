@@ -198,7 +198,6 @@ def test_spark_reads_every_kind_of_value(store, url, spark):
     assert {row.us for row in found.values()} == {instant(store.get(id).created_at, "") for id in found}
 
 
-@pytest.mark.every_store
 def test_spark_reads_what_was_there_when_it_planned_or_fails(store, url, spark):
     from pyspark.errors import PythonException
 
