@@ -34,11 +34,12 @@ from tampu.model.errors import (
     VersionConflict,
 )
 from tampu.model.journal import FollowerStatus, JournalPage, Transition
-from tampu.model.message import Failure, Lease, Message, NewMessage, State
+from tampu.model.message import Failure, Lease, Message, NewMessage, Progress, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
 from tampu.model.reviews import Decision, ReviewPattern, ReviewPreview, ReviewRecord
 from tampu.model.schedule import Schedule
 from tampu.model.topology import Applied, TopologyChange
+from tampu.model.trace import Trace, TraceEvent, TraceMessage
 from tampu.store_factory import open, open_async
 from tampu.worker.app import App
 from tampu.worker.current import Current, current
@@ -87,6 +88,7 @@ __all__ = [
     "NotFound",
     "Outcome",
     "PayloadTooLarge",
+    "Progress",
     "Published",
     "QueueClosed",
     "QueueConfig",
@@ -121,6 +123,9 @@ __all__ = [
     "TaskFailed",
     "TaskMessage",
     "TopologyChange",
+    "Trace",
+    "TraceEvent",
+    "TraceMessage",
     "Transition",
     "Unauthorized",
     "Unavailable",

@@ -76,6 +76,7 @@ SIMPLE = resolve(BUILT_IN)
         ({"ttl": 1}, False),
         ({"key": "k"}, False),
         ({"idempotency_key": "k"}, False),
+        ({"correlation_id": "c"}, False),
         ({"hold": "review"}, False),
         ({"id": "0190a8b4-7c1e-7000-8000-000000000001"}, False),
     ],

@@ -19,7 +19,7 @@ SECOND = 1_000_000
 DAY = 86_400 * SECOND
 TABLES = (
     "counter", "queue", "message", "ready", "delayed", "leased", "claim", "held", "lane", "fair", "dead", "ended",
-    "ending", "expiry", "key", "idempotency", "failure", "result", "journal", "document",
+    "ending", "expiry", "key", "idempotency", "correlation", "failure", "result", "journal", "document",
 )  # fmt: skip
 
 
@@ -92,6 +92,7 @@ class Caller:
                 delay=rng.choice((None, 2)),
                 ttl=rng.choice((None, 20)),
                 group=rng.choice((None, "g")),
+                correlation_id=rng.choice((None, "c")),
                 hold=rng.choice((None, None, None, "wait")),
                 max_attempts=rng.choice((None, 1)),
             ).id

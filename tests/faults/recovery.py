@@ -84,14 +84,17 @@ class _Opened:
 
 
 def _state(history: History, opened: _Opened, point: int, report: Report) -> str | None:
-    """Everything acknowledged is there, and of the call under way all or nothing."""
+    """Everything acknowledged is there, but perhaps not the last extensions; of the call under way all or nothing."""
     moments = history.moments
     last = bisect_right([m.ended for m in moments], point) - 1
     under_way = moments[last + 1] if last + 1 < len(moments) and moments[last + 1].began <= point else None
     found = contents(opened.engine._db)
     if under_way is not None and found == under_way.state:
         return None
-    if found != moments[last].state:
+    kept = last
+    while found != moments[kept].state and moments[kept].verb == "extend" and kept:
+        kept -= 1  # extensions of leases do not wait for the disk
+    if found != moments[kept].state:
         older = [n for n, m in enumerate(moments) if m.state == found]
         return (
             f"acknowledged {last} ({moments[last].verb}), under way {under_way.verb if under_way else None};"

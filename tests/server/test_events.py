@@ -155,6 +155,22 @@ def test_the_type_of_a_message_is_looked_up_when_its_coming_was_not_heard(
     assert moves(listen(type="order.new", after="0", seconds=0).take(1)) == [("orders", "publish")]
 
 
+def test_type_and_correlation_id_of_each_event_are_looked_up_for_who_asks(listen: Listen, store: tampu.Store) -> None:
+    store.publish("orders", 1, type="order.new", correlation_id="c")
+    store.ack(store.claim("orders")[0])
+
+    def told(**query: Any) -> list[Any]:
+        return [event.data[name] for event in listen(after="0", seconds=0, **query).take(3) for name in FIELDS]
+
+    assert told(details="true") == 3 * ["order.new", "c"]
+    assert told() == ["order.new", None, *4 * [None]], "the journal has the type at publish only"
+    store.purge("orders", state="done")
+    assert told(details="true") == 3 * ["order.new", "c"], "known since the first feed"
+
+
+FIELDS = ("type", "correlation_id")
+
+
 def test_resume_tells_what_happened_meanwhile_once(listen: Listen, store: tampu.Store) -> None:
     feed = listen()
     store.publish_many("orders", range(5))

@@ -56,6 +56,7 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "get": ({"view"}, "GET", "/v1/messages/{id}", None),
     "result": ({"view"}, "GET", "/v1/messages/{id}/result", None),
     "messages": ({"view"}, "GET", "/v1/queues/jobs.a/messages", None),
+    "trace": ({"view"}, "GET", "/v1/traces/{id}", None),
     "read_note": ({"view", "consume"}, "GET", "/v1/messages/{id}/note", None),
     "write_note": ({"consume"}, "PUT", "/v1/messages/{id}/note", {"receipt": "jobs.a/1.1", "note": 1, "by": 5}),
     "drop_note": ({"consume"}, "DELETE", "/v1/messages/{id}/note", None),

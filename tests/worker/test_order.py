@@ -1,6 +1,7 @@
 """Which queue is asked first, and how much is held."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -46,13 +47,31 @@ def test_quick_tasks_are_claimed_by_hundreds_and_slow_ones_as_they_can_start() -
 def test_leases_are_due_after_a_third_and_again_after_that() -> None:
     book = LeaseTimers(9.0)
     book.add(["a", "b"], 0.0)
-    book.add(["c"], 1.0)
+    book.add(["c"], 1.5)
     assert book.due(2.9) == []
     assert book.due(3.0) == ["a", "b"]
-    assert book.due(4.0) == ["c"]
+    assert book.due(4.5) == ["c"]
     book.remove(["b"])
-    assert book.due(6.5) == ["a"]
-    book.retry(["a", "b"], 6.5)
-    assert book.next() == pytest.approx(6.8)
-    assert book.due(7.5) == ["a", "c"]
+    assert book.due(6.2) == ["a"]
+    book.retry(["a", "b"], 6.2)
+    assert book.next() == pytest.approx(6.5)
+    assert book.due(7.0) == ["a", "c"]
     assert book.due(10.5) == ["a", "c"]
+
+
+@pytest.mark.parametrize(("lease", "most"), [(300.0, 1.0), (30.0, 1.0), (3.0, 9.0)])
+def test_leases_of_a_worker_are_extended_in_one_commit_a_second_however_they_came(lease: float, most: float) -> None:
+    book = LeaseTimers(lease)
+    extended: dict[str, list[float]] = {}
+    commits, step = [], 0.02
+    for tick in range(int(60 / step)):
+        now = tick * step
+        if now < 30:
+            book.add([str(tick)], now)
+        due = book.due(now)
+        if due:
+            commits.append(now)
+        for receipt in due:
+            extended.setdefault(receipt, [int(receipt) * step]).append(now)
+    assert len(commits) <= 60 * most
+    assert all(later - earlier <= lease / 3 + step for at in extended.values() for earlier, later in pairwise(at))

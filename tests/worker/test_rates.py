@@ -60,11 +60,12 @@ def test_who_asks_to_be_left_alone_is_asked_as_seldom_as_leases_allow() -> None:
     book = LeaseTimers(30.0)
     book.add(["a", "b"], 0.0)
     assert book.due(3.0) == ["a", "b"]
-    book.retry(["b"], 3.0, 2.0)
-    assert book.next() == 5.0
-    assert book.due(5.0) == ["b"]  # `a` has been extended
-    assert book.due(14.9) == ["a"]
-    assert book.due(15.0) == ["b"]
+    book.retry(["b"], 3.0, 1.5)
+    assert book.next() == 4.5
+    assert book.due(4.5) == ["b"]  # `a` has been extended
+    assert book.due(6.0) == ["a"]
+    assert book.due(14.4) == []
+    assert book.due(14.5) == ["b"]
 
 
 def test_lease_keeper_outlives_a_server_that_refuses(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:

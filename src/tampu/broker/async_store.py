@@ -292,6 +292,7 @@ class AsyncStore:
     stats = awaitable(AllVerbs.stats)
     journal = awaitable(AllVerbs.journal)
     audit = awaitable(AllVerbs.audit)
+    trace = awaitable(AllVerbs.trace)
     pause = awaitable(AllVerbs.pause)
     resume = awaitable(AllVerbs.resume)
     drain = awaitable(AllVerbs.drain)

@@ -14,11 +14,13 @@ from tampu.broker import validate
 from tampu.broker.core import Core, Read, Steps
 from tampu.engines import port
 from tampu.model.errors import InvalidMessage, PayloadTooLarge
-from tampu.model.message import Message
+from tampu.model.message import Message, Progress
 from tampu.model.states import TERMINAL
 from tampu.model.times import Duration, duration
 
 KIND = "note"
+CURSOR, PROGRESS, TEXT = "cursor", "progress", "note"
+"""Keys of the notes that workers write."""
 _MOST_BYTES = 64 * 1024
 
 
@@ -30,6 +32,16 @@ def packed(value: Any) -> bytes:
     if len(raw) > _MOST_BYTES:
         raise PayloadTooLarge(f"a note has at most {_MOST_BYTES} bytes, not {len(raw)}", field="note")
     return raw
+
+
+def progress(note: port.Document) -> Progress | None:
+    """What a task has reported, if the note has it."""
+    value = msgspec.json.decode(note.value)
+    done = value.get(PROGRESS) if isinstance(value, dict) else None
+    if not isinstance(done, int | float):
+        return None
+    text = value.get(TEXT)
+    return Progress(float(done), text if isinstance(text, str) else None)
 
 
 class Notes:

@@ -236,7 +236,8 @@ class Batch:
         no review: what a person decides is about the message.
 
         ``name`` tells the copies of a message apart. The copy's id and idempotency key derive from it and from those
-        of the message, so publishing the message again finds the copy too.
+        of the message, so publishing the message again finds the copy too. It has the correlation id of the message,
+        or its id: a trace shows both. If that is not known yet, because it has only an idempotency key, both get one.
         """
         if not _IDENTITY.isdisjoint(fields):
             raise TypeError("a step cannot set id or idempotency_key of a copy: they derive from those of its message")
@@ -246,7 +247,13 @@ class Batch:
         key = None if original.idempotency_key is None else _derived_key(original, name)
         if key is not None and self._copies_by_id:
             id, key = derived_id(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.tenant}/{key}")), name), None
+        if original.id is None and original.correlation_id is None:
+            of_both = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.tenant}/{draft.queue}/{original.idempotency_key}")
+            draft.change(correlation_id=str(of_both))
+            original = draft.message
+        cause, story = original.id or original.causation_id, original.correlation_id or original.id
         same: dict[str, Any] = {"id": id, "idempotency_key": key, "key": None}
+        same |= {"causation_id": cause, "correlation_id": story}
         if original.review is not None:
             same |= {"review": None, "hold": None}
         made = draft.copy(queue, same)

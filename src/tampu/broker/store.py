@@ -22,6 +22,7 @@ from tampu.broker.policies.kinds import PolicyVerbs
 from tampu.broker.schedules.verbs import ScheduleVerbs
 from tampu.broker.streams.stream import PolledStream, Stream, StreamRequest
 from tampu.broker.topology.verbs import TopologyVerbs
+from tampu.broker.trace_verbs import TraceVerbs
 from tampu.model.audit import Actor
 from tampu.model.errors import InvalidState, Unavailable
 from tampu.model.times import Duration
@@ -31,7 +32,17 @@ R = TypeVar("R")
 
 
 class AllVerbs(
-    ScheduleVerbs, Atomic, Checks, DeadVerbs, Notes, AgentVerbs, AuditVerbs, PolicyVerbs, TopologyVerbs, ErasureVerbs
+    ScheduleVerbs,
+    Atomic,
+    Checks,
+    DeadVerbs,
+    Notes,
+    AgentVerbs,
+    AuditVerbs,
+    TraceVerbs,
+    PolicyVerbs,
+    TopologyVerbs,
+    ErasureVerbs,
 ):
     """All verbs, for one tenant."""
 
@@ -256,6 +267,7 @@ class Store:
     stats = blocking(AllVerbs.stats)
     journal = blocking(AllVerbs.journal)
     audit = blocking(AllVerbs.audit)
+    trace = blocking(AllVerbs.trace)
     pause = blocking(AllVerbs.pause)
     resume = blocking(AllVerbs.resume)
     drain = blocking(AllVerbs.drain)

@@ -197,6 +197,7 @@ def is_simple(item: Item) -> bool:
         or body.group is not None
         or body.key
         or body.idempotency_key
+        or body.correlation_id
         or body.hold
         or (item.ordering == "priority" and item.ageing_us)
         or item.ordering in ("deadline", "fair")

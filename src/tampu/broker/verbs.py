@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from tampu import tracing
-from tampu.broker import validate
+from tampu.broker import journal_details, notes, validate
 from tampu.broker.audit import Recording
 from tampu.broker.commit_queue.waiters import MakeClaim
 from tampu.broker.core import Read, Steps, WaitForEnd, WaitForMessages
@@ -19,7 +21,7 @@ from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
 from tampu.model.reasons import UNRECOVERABLE
-from tampu.model.states import TERMINAL
+from tampu.model.states import TERMINAL, State
 from tampu.model.times import CHANCE, SECOND, Duration, duration
 
 _PAUSED_LOOK = 0.25
@@ -278,6 +280,9 @@ class Verbs(PublishVerbs, Recording):
         found: Message | None = yield Read(lambda engine: engine.get(self.tenant, wanted))
         if found is None:
             raise NotFound(f"no message {wanted}", field="id")
+        if found.state is State.LEASED:
+            note: port.Document | None = yield Read(lambda engine: engine.document(notes.KIND, self.tenant, wanted))
+            found = found if note is None else msgspec.structs.replace(found, progress=notes.progress(note))
         return found
 
     def result(self, id: str, *, wait: Duration = 0) -> Steps[Message]:
@@ -306,13 +311,21 @@ class Verbs(PublishVerbs, Recording):
 
     # -- the journal
 
-    def journal(self, *, after: Position | int | None = None, limit: int = 1000) -> Steps[JournalPage]:
-        """Transitions after a position, in order. Pass the position of the page to read on."""
+    def journal(
+        self, *, after: Position | int | None = None, limit: int = 1000, details: bool = False
+    ) -> Steps[JournalPage]:
+        """Transitions after a position, in order. Pass the position of the page to read on.
+
+        With ``details`` each has the type and the correlation id of its message, which is looked up for that.
+        """
         validate.whole(limit, "limit", 1, 100_000)
         position = validate.position(after)
-        return (  # type: ignore[no-any-return]  # typed by the read
-            yield Read(lambda engine: engine.journal(position, limit, self.tenant))
-        )
+        page: JournalPage = yield Read(lambda engine: engine.journal(position, limit, self.tenant))
+        if not details:
+            return page
+        wanted = journal_details.names(page.transitions)
+        known = yield Read(lambda engine: journal_details.look_up(engine, wanted))
+        return msgspec.structs.replace(page, transitions=journal_details.added(page.transitions, known))
 
 
 def _acked(lease: Lease) -> port.SettleItem:

@@ -56,6 +56,8 @@ def message(m: tampu.Message) -> dict[str, Any]:
         **_fields(m, "key", "idempotency_key", "group", "labels", "headers"),
         **_fields(m, "correlation_id", "causation_id", "parent_id", "source"),
         **_fields(m, "reason", "last_error", "cancel_requested", "duplicate"),
+        **_fields(m, "worker", "lease_until", "started_at", "updated_at"),
+        "progress": None if m.progress is None else msgspec.structs.asdict(m.progress),
     }
 
 
@@ -66,7 +68,7 @@ def lease(value: tampu.Lease) -> dict[str, Any]:
 def transition(t: tampu.Transition) -> dict[str, Any]:
     return {
         **_fields(t, "partition", "offset", "at", "tenant", "queue", "verb", "id"),
-        **_fields(t, "state", "attempt", "type", "worker", "detail", "fingerprint"),
+        **_fields(t, "state", "attempt", "type", "worker", "detail", "fingerprint", "correlation_id"),
     }
 
 

@@ -16,6 +16,7 @@ for _name in (
     "commands.inspect.messages",
     "commands.inspect.show",
     "commands.inspect.journal",
+    "commands.inspect.trace",
     "commands.inspect.audit",
     "commands.manage.states",
     "commands.manage.config",

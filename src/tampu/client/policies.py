@@ -1,4 +1,4 @@
-"""Definitions of policies, and the audit trail, over HTTP: one request each, alike for every kind."""
+"""Definitions of policies, the audit trail and traces over HTTP: one request each, alike for every kind."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tampu.broker import validate
 from tampu.broker.audit_verbs import AuditVerbs
 from tampu.broker.core import Steps
 from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.kinds import PolicyVerbs
 from tampu.broker.policies.rules.verbs import RULES
+from tampu.broker.trace_verbs import MOST, TraceVerbs
 from tampu.client.request import call, quoted, reader
 from tampu.model.audit import AuditPage
 from tampu.model.definitions import Definition, Firing, RuleTest
+from tampu.model.trace import Trace
 from tampu.wire import bodies
 from tampu.wire.definitions import AlertStatus, AuditView, RuleTestBody, WebhookSecretBody, WebhookSecretView, list_of
 
@@ -24,6 +27,7 @@ _READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
 _READ_TEST = reader(RuleTest)
 _READ_FIRING = reader(AlertStatus, lambda reply: reply.firing)
 _READ_SIGNED = reader(WebhookSecretView, lambda reply: reply.signed)
+_READ_TRACE = reader(Trace)
 _READ_AUDIT = reader(AuditView, lambda reply: AuditPage(reply.records, reply.cursor))
 
 
@@ -38,7 +42,7 @@ def _path(kind: Kind[Any], name: str) -> str:
     return f"/v1/{kind.plural}/{quoted(name)}"
 
 
-class RemotePolicyVerbs(AuditVerbs, PolicyVerbs):
+class RemotePolicyVerbs(AuditVerbs, TraceVerbs, PolicyVerbs):
     def put_definition(self, kind: Kind[D], definition: D) -> Steps[D]:
         body = {k: v for k, v in msgspec.to_builtins(definition).items() if k not in ("name", "version")}
         made: D = yield from call("PUT", _path(kind, definition.name), _readers(kind)[0], body)
@@ -96,3 +100,8 @@ class RemotePolicyVerbs(AuditVerbs, PolicyVerbs):
             ("until", None if until is None else until.isoformat()),
         ]  # fmt: skip
         return (yield from call("GET", "/v1/audit", _READ_AUDIT, query=query))
+
+    def trace(self, correlation_id: str, *, limit: int = 500) -> Steps[Trace]:
+        wanted = quoted(validate.text(correlation_id, "correlation_id", 256))
+        query = [("limit", validate.whole(limit, "limit", 1, MOST))]
+        return (yield from call("GET", f"/v1/traces/{wanted}", _READ_TRACE, query=query))

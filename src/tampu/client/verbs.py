@@ -246,10 +246,13 @@ class RemoteVerbs(Verbs):
 
     # -- the journal
 
-    def journal(self, *, after: Position | int | None = None, limit: int = 1000) -> Steps[JournalPage]:
+    def journal(
+        self, *, after: Position | int | None = None, limit: int = 1000, details: bool = False
+    ) -> Steps[JournalPage]:
         validate.whole(limit, "limit", 1, 100_000)
         position = validate.position(after) or {}
-        query = [("limit", limit), *(("after", f"{name}={offset}") for name, offset in position.items())]
+        asked = [("details", "true")] if details else []
+        query = [("limit", limit), *asked, *(("after", f"{name}={offset}") for name, offset in position.items())]
         return (yield from call("GET", "/v1/journal", _READ_JOURNAL, query=query))
 
 

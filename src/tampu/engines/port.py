@@ -534,6 +534,10 @@ class Engine(Protocol):
         """A page of messages of one state, in the order of its index; None if the queue does not exist."""
         ...
 
+    def correlated(self, tenant: str, correlation_id: str, limit: int) -> list[Message]:
+        """The first ``limit`` messages with this correlation id, oldest first. Its cost does not depend on others."""
+        ...
+
     def stats(self, tenant: str, queue: str | None) -> list[QueueStats]: ...
 
     def queues(self) -> list[tuple[str, str]]:

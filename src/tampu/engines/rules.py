@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 
 import msgspec
 
-from tampu.engines.port import Cancel, Ending, Load, Publish, QueueClaim, RetryLater, SettleItem
+from tampu.engines.port import Call, Cancel, Ending, Extend, Load, Publish, QueueClaim, RetryLater, SettleItem
 from tampu.model.errors import IdempotencyConflict, InvalidMessage, InvalidState, LeaseLost, QueueFull
 from tampu.model.message import Body, Lease, Message, State
 
@@ -24,6 +25,16 @@ KEPT_BY_KEY = ("priority", "deadline", "group", "hold", "own_max_attempts", "dea
 def replaced(old: Body, new: Body) -> Body:
     """The new body of a message that waits."""
     return msgspec.structs.replace(new, **{name: getattr(old, name) for name in KEPT_BY_KEY})
+
+
+def only_extends(calls: Sequence[Call]) -> bool:
+    """True if a power cut may take the calls back: leases then end earlier, and their messages are delivered again."""
+    return all(type(call) is Extend for call in calls)
+
+
+def correlation_word(tenant: str, correlation_id: str) -> bytes:
+    """Under what messages with this correlation id are found."""
+    return hashlib.blake2b(f"{tenant}\0{correlation_id}".encode(), digest_size=16).digest()
 
 
 def full(call: Publish | Load) -> QueueFull:

@@ -31,6 +31,7 @@ class Transition(msgspec.Struct, frozen=True):
     """The new state; None if the message was removed."""
     attempt: int
     type: str | None = None
+    """Of a publish; of others if it was asked for."""
     worker: str | None = None
     """Who had the lease; or who asked for the cancel, free, replay or purge."""
     detail: str | None = None
@@ -39,6 +40,8 @@ class Transition(msgspec.Struct, frozen=True):
     """Equal for errors that differ only in numbers and ids."""
     partition: str = "0"
     """The partition of the journal that ``offset`` is in."""
+    correlation_id: str | None = None
+    """Of its message, if it was asked for."""
 
     @property
     def at(self) -> datetime:

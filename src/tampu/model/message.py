@@ -116,6 +116,14 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str | None
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far a task says that it is."""
+
+    done: float
+    """From 0 to 1."""
+    note: str | None = None
+
+
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message as it was when it was read."""
 
@@ -139,6 +147,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     cancel_requested: bool = False
     duplicate: bool = False
     """True if `publish` found this message, by idempotency key, key or id, and stored no new one."""
+    worker: str | None = None
+    """Who works on it, while it is leased and read by `Store.get` or `Store.list`; so are the next three."""
+    lease_until_us: int | None = None
+    started_us: int | None = None
+    updated_us: int | None = None
+    progress: Progress | None = None
+    """What its task has reported, while it is leased; only `Store.get` fills it."""
 
     @property
     def payload(self) -> Any:
@@ -222,6 +237,21 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     @property
     def ended_at(self) -> datetime | None:
         return moment_or_none(self.ended_us)
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """When the lease of its worker ends, unless that extends it."""
+        return moment_or_none(self.lease_until_us)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its worker has claimed it."""
+        return moment_or_none(self.started_us)
+
+    @property
+    def updated_at(self) -> datetime | None:
+        """When its worker has last extended the lease: it was alive then."""
+        return moment_or_none(self.updated_us)
 
     @property
     def result(self) -> Any:

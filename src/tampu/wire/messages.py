@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.model.message import JSON, Body, Failure, Lease, Message, State
+from tampu.model.message import JSON, Body, Failure, Lease, Message, Progress, State
 from tampu.model.times import instant, moment, moment_or_none
 from tampu.model.values import NOT_ENCODED, find_change
 
@@ -55,6 +55,13 @@ class MessageView(msgspec.Struct, omit_defaults=True):
     """True if the publisher set ``max_attempts``; else it is the queue's."""
     review: dict[str, Any] | None = None
     """The review that it waits for; with a ``decision`` when there is one."""
+    worker: str | None = None
+    """Who works on it, while it is leased; the next three are about this lease."""
+    lease_until: datetime | None = None
+    started_at: datetime | None = None
+    updated_at: datetime | None = None
+    """When its worker has last extended the lease."""
+    progress: Progress | None = None
 
 
 class LeaseView(msgspec.Struct, omit_defaults=True):
@@ -76,6 +83,8 @@ def message_view(m: Message, media: str) -> MessageView:
         moment_or_none(m.ended_us), m.reason, m.last_error, m.failures,
         None if m.result_raw is None else msgspec.Raw(m.result_raw), None, m.cancel_requested, m.duplicate,
         body.own_max_attempts is not None, None if body.review is None else msgspec.json.decode(body.review),
+        m.worker, moment_or_none(m.lease_until_us), moment_or_none(m.started_us), moment_or_none(m.updated_us),
+        m.progress,
     )  # fmt: skip
     if media == JSON:
         view.payload, view.payload_base64 = payload_in_json(body.payload, body.content_type)
@@ -131,6 +140,8 @@ def to_message(view: MessageView) -> Message:
         instant(view.created_at, "created_at"), _micros(view.run_at, "run_at"), _micros(view.expires_at, "expires_at"),
         _micros(view.ended_at, "ended_at"), view.reason, view.last_error, view.failures,
         None if view.result is None else msgspec.msgpack.encode(view.result), view.cancel_requested, view.duplicate,
+        view.worker, _micros(view.lease_until, "lease_until"), _micros(view.started_at, "started_at"),
+        _micros(view.updated_at, "updated_at"), view.progress,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tampu.broker import notes
 from tampu.model.errors import InvalidState
 from tampu.model.message import Lease, Message
 from tampu.model.times import Duration
@@ -34,14 +35,6 @@ class TaskStore(Protocol):
     def progressed(self, work: Current) -> None: ...
 
 
-class Note:
-    """Keys of the note that is stored with a message while it is worked on."""
-
-    CURSOR = "cursor"
-    PROGRESS = "progress"
-    TEXT = "note"
-
-
 class Checkpoint:
     """A cursor that survives the attempt, so that the next one continues there. Deleted when the message ends."""
 
@@ -52,12 +45,12 @@ class Checkpoint:
 
     def get(self, default: Any = None) -> Any:
         """The value set last, in this attempt or an earlier one."""
-        return self._work._known_note().get(Note.CURSOR, default)
+        return self._work._known_note().get(notes.CURSOR, default)
 
     def set(self, cursor: Any) -> None:
         """Store a JSON value. Returns when it is stored; raises `LeaseLost` if another worker has the message now."""
         work = self._work
-        work._known_note()[Note.CURSOR] = cursor
+        work._known_note()[notes.CURSOR] = cursor
         work._save_note()
 
     async def get_async(self, default: Any = None) -> Any:
@@ -117,6 +110,11 @@ class Current:
         return self.message.id
 
     @property
+    def correlation_id(self) -> str:
+        """Pass it to what the task publishes: a trace then shows that too."""
+        return self.message.correlation_id or self.message.id
+
+    @property
     def attempt(self) -> int:
         """The number of this delivery, from 1."""
         return self.message.attempts
@@ -147,7 +145,7 @@ class Current:
         if not 0 <= done <= 1:
             raise ValueError(f"progress is a number between 0 and 1, not {done}")
         known = self._note if self._note is not None else {}
-        self._note = {**known, Note.PROGRESS: done, Note.TEXT: note}
+        self._note = {**known, notes.PROGRESS: done, notes.TEXT: note}
         self._task_store.progressed(self)
 
     def extend(self, by: Duration | None = None) -> None:
@@ -160,12 +158,12 @@ class Current:
     # -- for the runner
 
     def _known_note(self) -> dict[str, Any]:
-        if self._note is None or Note.CURSOR not in self._note:
+        if self._note is None or notes.CURSOR not in self._note:
             found = self._task_store.read_note(self.lease) or {}
             self._noted = self._noted or bool(found)
-            self._note = {Note.CURSOR: None, **found, **(self._note or {})}
-            if self._note[Note.CURSOR] is None and Note.CURSOR not in found:
-                del self._note[Note.CURSOR]
+            self._note = {notes.CURSOR: None, **found, **(self._note or {})}
+            if self._note[notes.CURSOR] is None and notes.CURSOR not in found:
+                del self._note[notes.CURSOR]
         return self._note
 
     def _save_note(self) -> None:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 
 import msgspec
 
-from tampu.broker import access, validate
+from tampu.broker import access, notes, validate
 from tampu.model.config import Backoff, checked_backoff
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import JSON, Encoded, Message, NewMessage, State
 from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, Duration, duration
 from tampu.worker.arguments import Arguments
-from tampu.worker.current import Note
 from tampu.worker.exceptions import TaskFailed
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
         """The task's last progress report: a number from 0 to 1, and a text. None if there is none yet."""
         store = self.task.app.store
         note = access.run(store, access.verbs(store).read_note(self.id)) or {}
-        return (note[Note.PROGRESS], note.get(Note.TEXT)) if Note.PROGRESS in note else None
+        return (note[notes.PROGRESS], note.get(notes.TEXT)) if notes.PROGRESS in note else None
 
     def _read(self, found: Message) -> R:
         if found.state is State.DONE:

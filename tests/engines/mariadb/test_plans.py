@@ -15,6 +15,7 @@ import tampu
 from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.broker import access
 from tampu.engines.port import Purge, Sweep, Trim
+from tampu.engines.sql import read
 from tests.conformance.harness import FakeClock
 from tests.servers.mariadb import databases
 
@@ -151,6 +152,18 @@ def test_keys_ids_and_groups_are_looked_up(planned: PlanStore) -> None:
     store.nack(store.claim("groups")[0], delay=0)
     store.ack(store.claim("groups")[0])
     store.queues.put("groups", group_rate=20)
+    planned.check()
+
+
+def test_a_correlation_id_is_looked_up(planned: PlanStore) -> None:
+    engine: Any = access.engine(planned.store)
+    for start in range(0, 5_000, 1_000):
+        news = [NewMessage(n, correlation_id=str(n % 500)) for n in range(start, start + 1_000)]
+        planned.store.publish_many("jobs", news)
+    planned.listen()
+    planned.store.publish_many("jobs", [NewMessage(n, correlation_id="new") for n in range(BATCH)])
+    assert len(read.correlated(engine._db, engine.registry, "default", "7", BATCH)) == 10
+    access.core(planned.store).coalescer.submit(Purge("default", "jobs", tampu.State.READY, BATCH))
     planned.check()
 
 

@@ -238,6 +238,26 @@ def test_idempotency_keys_of_the_third_version_are_those_of_their_queues(
         assert not q.publish("other", 1, idempotency_key="x").duplicate
 
 
+def test_leases_of_the_sixth_version_go_on_and_new_messages_are_found_by_correlation_id(
+    server: MariaDb, db: Any, database: str
+) -> None:
+    url = server.url(database)
+    with tampu.open(url, maintenance=False) as store:
+        store.publish("jobs", 1, correlation_id="c")
+        (lease,) = store.claim("jobs", worker="ada")
+        _run(db, f"DROP TABLE {database}.tampu_correlation")
+        _run(db, f"ALTER TABLE {database}.tampu_leased DROP COLUMN since, DROP COLUMN extended")
+        _run(db, f"UPDATE {database}.tampu_meta SET value = '6' WHERE name = 'schema'")
+    with tampu.open(url, maintenance=False) as store:
+        held = store.get(lease.id)
+        assert (held.worker, held.started_at, held.updated_at) == ("ada", None, None)
+        store.extend(lease, 60)
+        assert store.get(lease.id).updated_at is not None
+        store.ack(lease)
+        new = store.publish("jobs", 2, correlation_id="c")
+        assert [message.id for message in store.trace("c")] == [new.id]
+
+
 def test_ids_of_the_fourth_version_go_on_and_new_ones_have_secret_tails(
     server: MariaDb, db: Any, database: str
 ) -> None:

@@ -179,6 +179,26 @@ def test_idempotency_keys_of_the_fourth_version_are_those_of_their_queues(
         assert not q.publish("other", 1, idempotency_key="x").duplicate
 
 
+def test_leases_of_the_seventh_version_go_on_and_new_messages_are_found_by_correlation_id(
+    server: Postgres, db: psycopg.Connection[Any], schema: str
+) -> None:
+    url = server.url(schema=schema)
+    with tampu.open(url, maintenance=False) as store:
+        store.publish("jobs", 1, correlation_id="c")
+        (lease,) = store.claim("jobs", worker="ada")
+    db.execute(f"DROP TABLE {schema}.correlation")
+    db.execute(f"ALTER TABLE {schema}.leased DROP COLUMN since, DROP COLUMN extended")
+    db.execute(f"UPDATE {schema}.meta SET value = '7' WHERE name = 'schema'")
+    with tampu.open(url, maintenance=False) as store:
+        held = store.get(lease.id)
+        assert (held.worker, held.started_at, held.updated_at) == ("ada", None, None)
+        store.extend(lease, 60)
+        assert store.get(lease.id).updated_at is not None
+        store.ack(lease)
+        new = store.publish("jobs", 2, correlation_id="c")
+        assert [message.id for message in store.trace("c")] == [new.id]
+
+
 def test_ids_of_the_fifth_version_go_on_and_new_ones_have_secret_tails(
     server: Postgres, db: psycopg.Connection[Any], schema: str
 ) -> None:
@@ -224,7 +244,7 @@ PASSED_THROUGH = {
     "ready", "delayed", "leased", "claim", "held", "lane", "expiry", "key", "fair", "pace", "tally", "journal_new",
 }  # fmt: skip
 """Rows of these come and go with the messages."""
-KEPT = {"message", "ended", "ending", "dead", "failure", "result", "idempotency", "journal"}
+KEPT = {"message", "correlation", "ended", "ending", "dead", "failure", "result", "idempotency", "journal"}
 """Rows of these are removed when they are old enough."""
 FEW = {"meta", "queue", "document", "revision", "journal_end", "seat"}
 """Rows of these are as many as there are queues and settings."""

@@ -250,6 +250,13 @@ def test_an_older_program_refuses_the_migrated_file(tmp_path: Path, monkeypatch:
         tampu.open(path, maintenance=False)
 
 
+TO_SIX = (
+    "DROP TABLE tampu_correlation; ALTER TABLE tampu_leased DROP COLUMN since;"
+    "ALTER TABLE tampu_leased DROP COLUMN extended"
+)
+"""Takes back what version 7 has added."""
+
+
 def test_groups_that_wait_go_on_after_the_second_version(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     with tampu.open(path, maintenance=False) as store:
@@ -262,7 +269,7 @@ def test_groups_that_wait_go_on_after_the_second_version(tmp_path: Path) -> None
         "ALTER TABLE old RENAME TO tampu_lane; ALTER TABLE tampu_queue DROP COLUMN places; DROP TABLE tampu_fair;"
         "ALTER TABLE tampu_queue DROP COLUMN pace; ALTER TABLE tampu_queue DROP COLUMN pace_burst;"
         "DROP TABLE tampu_pace;"
-        "ALTER TABLE tampu_held DROP COLUMN lease; UPDATE tampu_meta SET value = 1 WHERE name = 'schema';"
+        f"{TO_SIX}; ALTER TABLE tampu_held DROP COLUMN lease; UPDATE tampu_meta SET value = 1 WHERE name = 'schema';"
     )
     db.close()
     with tampu.open(path, maintenance=False) as store:
@@ -282,7 +289,7 @@ def test_idempotency_keys_of_the_third_version_are_those_of_their_queues(tmp_pat
     db = sqlite3.connect(path)
     db.executescript(
         "UPDATE tampu_idempotency SET tenant = 'default', key = substr(key, instr(key, '/') + 1);"
-        "ALTER TABLE tampu_held DROP COLUMN lease; UPDATE tampu_meta SET value = 3 WHERE name = 'schema'"
+        f"{TO_SIX}; ALTER TABLE tampu_held DROP COLUMN lease; UPDATE tampu_meta SET value = 3 WHERE name = 'schema'"
     )
     db.close()
     with tampu.open(path, maintenance=False) as q:
@@ -303,13 +310,32 @@ def test_ids_of_the_fourth_version_go_on_and_new_ones_have_secret_tails(tmp_path
         old = [message.id for message in q.publish_many("jobs", range(3))]
         assert len({id[-12:] for id in old}) == 1
     _run(path, "DELETE FROM tampu_meta WHERE name IN ('secret', 'since')")
-    _run(path, "ALTER TABLE tampu_held DROP COLUMN lease")
+    for statement in (*TO_SIX.split(";"), "ALTER TABLE tampu_held DROP COLUMN lease"):
+        _run(path, statement)
     _run(path, "UPDATE tampu_meta SET value = 4 WHERE name = 'schema'")
     with tampu.open(path, maintenance=False) as q:
         new = [message.id for message in q.publish_many("jobs", range(3, 6))]
         assert [q.get(id).payload for id in old + new] == list(range(6))
         assert [lease.id for lease in q.claim("jobs", limit=10)] == old + new
         assert len({id[-12:] for id in old[:1] + new}) == 4
+
+
+def test_leases_of_the_sixth_version_go_on_and_new_messages_are_found_by_correlation_id(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with tampu.open(path, maintenance=False) as store:
+        store.publish("jobs", 1, correlation_id="c")
+        (lease,) = store.claim("jobs", worker="ada")
+    for statement in TO_SIX.split(";"):
+        _run(path, statement)
+    _run(path, "UPDATE tampu_meta SET value = 6 WHERE name = 'schema'")
+    with tampu.open(path, maintenance=False) as store:
+        held = store.get(lease.id)
+        assert (held.worker, held.started_at, held.updated_at) == ("ada", None, None)
+        store.extend(lease, 60)
+        assert store.get(lease.id).updated_at is not None
+        store.ack(lease)
+        new = store.publish("jobs", 2, correlation_id="c")
+        assert [message.id for message in store.trace("c")] == [new.id]
 
 
 def _run(path: Path, sql: str) -> None:

@@ -105,6 +105,7 @@ def test_publishing_uses_indexes(planned: PlanStore) -> None:
     store.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"i{n}") for n in range(5)])
     store.publish("jobs", 1, key="1")
     store.publish("jobs", 1, id="2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d")
+    store.publish_many("jobs", [NewMessage(n, correlation_id="c") for n in range(20)])
     store.publish("groups", 1, group="1")
     store.publish_many("turns", [NewMessage(n, group=str(n)) for n in range(20)])
     store.nack(store.claim("turns")[0], delay=0)
@@ -185,6 +186,7 @@ def test_reading_uses_indexes(planned: PlanStore) -> None:
             store.messages("jobs", state=state, limit=5, after=page.cursor)
     store.stats()
     store.stats("jobs")
+    assert len(store.trace("c", limit=5)) == 5
     store.journal(limit=10)
     store.journal(after=store.journal(limit=50).position, limit=10)
     _check(planned.plans())

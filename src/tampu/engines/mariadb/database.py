@@ -249,7 +249,7 @@ class Db(sql_db.ServerDb):
             ((inside,),) = cursor.fetchall()
         return bool(int(inside))
 
-    def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
+    def begin(self, now: int | None, *, numbers: bool, due: bool, synced: bool) -> Callable[[], Any]:  # noqa: ARG002 - the server decides
         self.command(b"START TRANSACTION")
         begun = self.submit("begin", now, numbers, due)
         stale = None if self.index is None else self.submit("is_index_stale")

@@ -85,13 +85,14 @@ class Db(sql_db.ServerDb):
     def execute(self, sql: str, parameters: Any) -> Any:
         return self.connection.execute(sql, parameters)
 
-    def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
+    def begin(self, now: int | None, *, numbers: bool, due: bool, synced: bool) -> Callable[[], Any]:
         self.command(b"BEGIN")
         if not self.ours:
             self.send("configure_session", True)
         past = self._dead_rows.begin()
         lock_ms = 0 if self._wire.patience is None else LOCK_SECONDS * 1000
-        begun = self.ahead("begin", now, numbers, due, self.synchronous, *past, f"{lock_ms:.0f}")
+        synchronous = self.synchronous if synced else "off"
+        begun = self.ahead("begin", now, numbers, due, synchronous, *past, f"{lock_ms:.0f}")
 
         def answer() -> Any:
             ((began, first, delay, lease, expiry, *_),) = begun()

@@ -53,7 +53,7 @@ _SINGLE: tuple[tuple[type[Any], Callable[[RunContext, Any], Operation[Any]]], ..
     (port.Sweep, sweep.sweep),
     (port.Claim, claim.claim),
 )
-LAYOUT = 5
+LAYOUT = 6
 """Version of the key layout, described in docs/reference/redis-layout.md."""
 _STORING = frozenset(scripts.digest(name) for name in ("publish_simple", "publish", "load", "import_messages", "unit"))
 _SOON = SECOND
@@ -246,6 +246,9 @@ class RedisEngine:
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> port.Page | None:
         return self.query(read.page(self.registry, tenant, queue, state, after, limit))
+
+    def correlated(self, tenant: str, correlation_id: str, limit: int) -> list[Message]:
+        return self.query(read.correlated(self.registry, tenant, correlation_id, limit))
 
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
         return self.query(read.stats(self.registry, tenant, queue))

@@ -10,6 +10,7 @@ from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueRegistry
 from tampu.engines.redis.verbs import admin
+from tampu.engines.rules import correlation_word
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message, State
 
@@ -44,6 +45,21 @@ def page(
         for i in range(0, len(flat), 5)
     ]
     return Page(messages, cursor_of(state, flat[-5], flat[-4]) if len(messages) == limit else None)
+
+
+def correlated(registry: QueueRegistry, tenant: str, correlation_id: str, limit: int) -> Operation[list[Message]]:
+    """Each queue of the tenant has its own index, in its slot: one request for each, sent together."""
+    entries = yield from registry.all(tenant)
+    if not entries:
+        return []
+    word = correlation_word(tenant, correlation_id).hex()
+    found: list[Message] = []
+    calls = [registry.write.script("find_correlated", entry.tag, word, limit) for entry in entries]
+    for entry, reply in zip(entries, (yield calls), strict=True):
+        flat = ok(reply)
+        found += [rows.message(entry, flat[i].decode(), *flat[i + 1 : i + 4]) for i in range(0, len(flat), 4)]
+    found.sort(key=lambda message: (message.created_us, message.id))
+    return [message for message in found if message.correlation_id == correlation_id][:limit]
 
 
 def cursor_of(state: State, member: bytes, score: bytes) -> tuple[Any, ...]:

@@ -38,7 +38,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     created: int
     max_attempts: int
     extra: dict[str, Any] | None
-    """e expires, k key, l group with slots or order, o id the user gave, p fields that replacing the payload keeps"""
+    """e expires, k key, l group with slots or order, o id the user gave, p fields that replacing the payload keeps,
+    c hash of tenant and correlation id"""
     body: Body
 
     @property
@@ -51,7 +52,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Status(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The part of a message that changes: `x` of the layout. What the last four values are depends on the state."""
+    """The part of a message that changes: `x` of the layout. What the last values are depends on the state."""
 
     state: int
     attempts: int
@@ -63,6 +64,15 @@ class Status(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The reason, or the worker."""
     last: Any = 0
     """1 if a cancel was requested or it waits for its group; the journal's offset at which it ended."""
+
+    since: Any = False
+    """When the lease began; False if an earlier version leased it."""
+    extended: Any = False
+    """When the lease was last extended."""
+
+    @property
+    def is_leased(self) -> bool:
+        return self.state == LEASED
 
     @property
     def run_at(self) -> int | None:
@@ -132,6 +142,10 @@ def message(
         failures,
         result,
         status.cancel_requested,
+        worker=(status.text or None) if status.is_leased else None,
+        lease_until_us=status.at if status.is_leased else None,
+        started_us=(status.since or None) if status.is_leased else None,
+        updated_us=(status.extended or status.since or None) if status.is_leased else None,
     )
 
 

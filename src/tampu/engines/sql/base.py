@@ -95,6 +95,11 @@ class BaseEngine(abc.ABC):
     ) -> port.Page | None:
         return self.readers.run_in_snapshot(lambda db: read.page(db, self.registry, tenant, queue, state, after, limit))
 
+    def correlated(self, tenant: str, correlation_id: str, limit: int) -> list[Message]:
+        return self.readers.run_in_snapshot(
+            lambda db: read.correlated(db, self.registry, tenant, correlation_id, limit)
+        )
+
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
         return self.readers.run(lambda db: read.stats(db, tenant, queue, self.fake_now()))
 

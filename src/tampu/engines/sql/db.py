@@ -109,8 +109,11 @@ class ServerDb(Db, Protocol):
         """Send what `together` has gathered, so that the server can begin."""
         ...
 
-    def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
-        """Begin a commit. Call the result later: (now, first number of a block, next delay, lease, expiry)."""
+    def begin(self, now: int | None, *, numbers: bool, due: bool, synced: bool) -> Callable[[], Any]:
+        """Begin a commit. Call the result later: (now, first number of a block, next delay, lease, expiry).
+
+        One that is not ``synced`` need not wait for the disk.
+        """
         ...
 
     def begin_reading(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from tampu.engines import port
 from tampu.engines.merged_claims import run_joined
+from tampu.engines.rules import only_extends
 from tampu.engines.sql import journal, read
 from tampu.engines.sql.base import BaseEngine
 from tampu.engines.sql.commit import Commit, SentTooEarly, Wakeup, carry_out
@@ -213,7 +214,9 @@ class SqlEngine(BaseEngine):
         numbered = any(isinstance(call, _NUMBERED) for call in calls)
         timed = any(isinstance(call, _TIMED) for call in calls)
         given = self.fake_now()
-        begun = db.begin(given, numbers=numbered, due=timed)
+        begun = db.begin(
+            given, numbers=numbered, due=timed, synced=type(calls[0]) is not port.Extend or not only_extends(calls)
+        )
         send_ahead = _AHEAD.get(type(calls[0])) if ahead and len(calls) == 1 else None
         sent = None if send_ahead is None else send_ahead(db, self.registry, calls[0], given)
         now, block, delays, leases, ends = begun()

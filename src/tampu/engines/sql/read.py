@@ -22,6 +22,7 @@ from tampu.engines.encoding import (
     unpack_seqs,
 )
 from tampu.engines.port import Page, PollStatus, QueueStats
+from tampu.engines.rules import correlation_word
 from tampu.engines.sql.db import Db, Ints, Uuids, text
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.errors import InvalidMessage
@@ -58,7 +59,9 @@ def load(db: Db, registry: QueueRegistry, seqs: Sequence[int]) -> dict[int, Mess
 def states(db: Db, seqs: Sequence[int]) -> dict[int, tuple[int, str | None]]:
     """{seq: (state number, reason)}."""
     rows = db.rows("select_messages", Ints(seqs)) if seqs else []
-    return {seq: (state, text(reason)) for seq, *_, state, _attempts, _run_at, _ended, reason, _cancel, _error in rows}
+    return {
+        seq: (state, text(reason)) for seq, _, _, _, _, _, _, _, state, _attempts, _run_at, _ended, reason, *_ in rows
+    }
 
 
 def attempts(db: Db, seqs: Sequence[int]) -> dict[int, int]:
@@ -72,6 +75,7 @@ def _message(
 ) -> Message:
     (
         seq, q, created, stamp, max_attempts, expires, own, body, code, attempts, run_at, ended, reason, cancel, error,
+        worker, until, since, extended,
     ) = row  # fmt: skip
     tenant, queue = registry.name(db, q)
     return Message(
@@ -91,6 +95,10 @@ def _message(
         failures,
         result,
         bool(cancel),
+        worker=text(worker),
+        lease_until_us=until,
+        started_us=since,
+        updated_us=extended or since,
     )
 
 
@@ -119,6 +127,13 @@ def _get(db: Db, registry: QueueRegistry, seq: int, now: int | None) -> Message 
         (body,) = (result() or [(None,)])[0]
         return _message(db, registry, row, tuple(failures), body)
     return None
+
+
+def correlated(db: Db, registry: QueueRegistry, tenant: str, correlation_id: str, limit: int) -> list[Message]:
+    """Messages with a correlation id, oldest first. The body decides: its correlation id may have been replaced."""
+    seqs = [seq for (seq,) in db.rows("find_correlated", correlation_word(tenant, correlation_id), limit)]
+    found = load(db, registry, seqs).values() if seqs else ()
+    return [m for m in found if m.tenant == tenant and m.correlation_id == correlation_id]
 
 
 def page(

@@ -37,7 +37,7 @@ def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: b
             kept.append(seq)
     if kept:
         text = None if worker is None else worker.decode()
-        db.send("lease_first", lease, now + lease_us, text, q, len(kept))
+        db.send("lease_first", lease, now + lease_us, text, q, len(kept), now)
         ready.take_first(db, q, kept[-1])
     if any(group is not None for _, _, _, _, _, _, _, _, group, _ in rows):
         return [(*row, None if group is None else group.encode(), body) for *row, group, body in rows]

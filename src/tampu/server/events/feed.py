@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
+from tampu.broker import journal_details
 from tampu.broker.core import Core
+from tampu.broker.journal_details import Details
 from tampu.model import patterns
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition
@@ -62,7 +65,7 @@ class Filter:
 
 
 class Types:
-    """The types of messages, for feeds that filter by type: the journal records the type only at publish.
+    """Types and correlation ids of messages, for feeds that ask for them: the journal has the type only at publish.
 
     A cache shared by the feeds of a node, so that each message is looked up once.
     """
@@ -70,7 +73,24 @@ class Types:
     def __init__(self, core: Core, listings: Listings) -> None:
         self._core = core
         self._listings = listings
-        self._known: dict[tuple[str, str], str] = {}
+        self._known: dict[journal_details.Names, str] = {}
+        self._details: dict[journal_details.Names, Details] = {}
+
+    async def with_details(self, caller: Caller, transitions: Sequence[Transition]) -> list[Transition]:
+        """The transitions with the types and correlation ids of their messages, unless these are gone."""
+        known = self._details
+        missing = [name for name in journal_details.names(transitions) if name not in known]
+        known.update(await self._look_up(caller, missing))
+        made = journal_details.added(transitions, known)
+        while len(known) > _MOST_TYPES:
+            del known[next(iter(known))]
+        return made
+
+    async def _look_up(self, caller: Caller, missing: Sequence[journal_details.Names]) -> dict[Any, Details]:
+        if not missing:
+            return {}
+        look_up, engine = journal_details.look_up, self._core.engine
+        return await self._listings.call(caller, look_up, engine, missing, refuse=False)
 
     async def of(self, caller: Caller, transitions: Sequence[Transition]) -> list[str | None]:
         """The type for each transition; None if the message is gone and its publish was not seen here."""
@@ -79,20 +99,12 @@ class Types:
             if transition.type is not None:
                 known[transition.tenant, transition.id] = transition.type
         missing = list({(transition.tenant, transition.id) for transition in transitions} - known.keys())
-        found = await self._listings.call(caller, self._read, missing, refuse=False) if missing else {}
-        known.update(found)
+        found = await self._look_up(caller, missing)
+        known.update((name, details.type) for name, details in found.items())
         types = [known.get((transition.tenant, transition.id)) for transition in transitions]
         while len(known) > _MOST_TYPES:
             del known[next(iter(known))]
         return types
-
-    def _read(self, missing: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        found = {}
-        for tenant, id in missing:
-            message = self._core.engine.get(tenant, id)
-            if message is not None:
-                found[tenant, id] = message.type
-        return found
 
 
 class Gap(msgspec.Struct):
@@ -105,12 +117,13 @@ class Gap(msgspec.Struct):
 class Feed:
     """Call `open`, then `next` repeatedly, and `close` at the end."""
 
-    def __init__(self, tail: Tail, caller: Caller, filter: Filter, types: Types) -> None:
+    def __init__(self, tail: Tail, caller: Caller, filter: Filter, types: Types, *, details: bool = False) -> None:
         self.caller = caller
         self.gap: Gap | None = None
         self._tail = tail
         self._filter = filter
         self._types = types
+        self._has_details = details
         self._position: Position = {}
         self._goal: Position | None = None
         """While behind: the tail's position when this subscriber joined it."""
@@ -184,6 +197,9 @@ class Feed:
                 events.append((transition, None if self.many else self.id))
         if events and self.many:
             events[-1] = (events[-1][0], self.id)
+        if events and self._has_details:
+            detailed = await self._types.with_details(self.caller, [transition for transition, _ in events])
+            events = [(transition, id) for transition, (_, id) in zip(detailed, events, strict=True)]
         self._advance(reached)
         return events
 

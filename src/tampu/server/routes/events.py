@@ -48,6 +48,7 @@ async def events(
     after: Annotated[
         str | None, Query(max_length=30_000, description="Start after this event id; Last-Event-ID wins")
     ] = None,
+    details: Annotated[bool, Query(description="With the type and correlation id of each message")] = False,
     seconds: Annotated[
         float | None, Query(ge=0, le=86_400, description="End after this many seconds; 0: at the newest event")
     ] = None,
@@ -63,7 +64,7 @@ async def events(
             caller.need("view", validate.name(name, "queue"))
     last = request.headers.get(b"last-event-id")
     begin = after if last is None else last.decode("latin-1")
-    feed = Feed(request.server.tail, caller, Filter(queue, type, verb, state), request.server.types)
+    feed = Feed(request.server.tail, caller, Filter(queue, type, verb, state), request.server.types, details=details)
     request.server.budget.feeds.take()
     try:
         await feed.open(None if begin is None else positions.read(begin))

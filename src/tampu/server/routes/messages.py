@@ -1,4 +1,4 @@
-"""Reading: one message, its result and note, the messages of a queue, the journal, the caller, checks."""
+"""Reading: one message, its result and note, the messages of a queue, traces, the journal, the caller, checks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
 import tampu
 from tampu.broker.admin.filters import Where
+from tampu.broker.trace_verbs import MOST
 from tampu.engines import port
 from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
 from tampu.model.states import TERMINAL
+from tampu.model.trace import Trace
 from tampu.server.auth.grants import Caller
 from tampu.server.events import positions
 from tampu.server.http.message_handlers import wait_for_result
@@ -113,12 +115,31 @@ def _labels(given: str | None) -> dict[str, str] | None:
         raise InvalidMessage(f"labels must be a JSON object of strings: {error}", field="labels") from None
 
 
+@router.get("/traces/{id:path}", operation_id="trace", **doc(Trace, more=(404,)))
+async def trace(
+    id: Annotated[str, Path(description="A correlation id, or the id of a message")],
+    request: CurrentRequest,
+    caller: CurrentCaller,
+    limit: Annotated[int, Query(ge=1, le=MOST, description="Messages at most")] = 500,
+) -> Response:
+    """The story of the messages that share a correlation id, across the queues that the caller may view."""
+    caller.need_somewhere("view")
+    found: Trace = await request.drive_listing(caller, request.verbs.trace(id, limit=limit), len)
+    seen = [message for message in found if caller.may("view", message.queue)]
+    if not seen:
+        raise NotFound(f"no message with the correlation id {id}", field="correlation_id")
+    known = {message.id for message in seen}
+    shown = [m if m.cause is None or m.cause in known else msgspec.structs.replace(m, cause=None) for m in seen]
+    return answer(request, Trace(found.correlation_id, shown, found.complete))
+
+
 @router.get("/journal", operation_id="journal", **doc(bodies.JournalView))
 async def journal(
     request: CurrentRequest,
     caller: CurrentCaller,
     after: Annotated[list[str], Query(description="partition=offset, from the previous page")] = [],  # noqa: B006 - read only
     limit: Annotated[int, Query(ge=1, le=100_000, description="Transitions per page")] = 1000,
+    details: Annotated[bool, Query(description="With the type and correlation id of each message")] = False,
 ) -> Response:
     """Transitions in order, of the queues that the caller may view."""
     caller.need_somewhere("view")
@@ -130,13 +151,14 @@ async def journal(
         position[found[1]] = int(found[2])
     verbs = request.verbs
     if caller.everywhere("view"):
-        steps = verbs.journal(after=position if after else None, limit=limit)
+        steps = verbs.journal(after=position if after else None, limit=limit, details=details)
         page: JournalPage = await request.drive_listing(caller, steps, _transitions)
         return answer(request, bodies.JournalView(page.transitions, page.position, page.latest))
     latest: Position = (await request.drive(verbs.journal(limit=1))).latest
     # Skip partitions that the caller may not view, so that they do not fill its pages.
     begin = {p: position.get(p, 0) if positions.is_seen_by(caller, p) else offset for p, offset in latest.items()}
-    page = await request.drive_listing(caller, verbs.journal(after=begin, limit=limit), _transitions)
+    steps = verbs.journal(after=begin, limit=limit, details=details)
+    page = await request.drive_listing(caller, steps, _transitions)
     seen = [transition for transition in page.transitions if caller.may("view", transition.queue)]
     view = bodies.JournalView(seen, positions.seen_by(caller, page.position), positions.seen_by(caller, page.latest))
     return answer(request, view)

@@ -107,7 +107,7 @@ class ParallelLoad:
         engine = self._engine
         db = self._idle.pop() if self._idle else self._connect()
         with self._closing(db), db.together():
-            now, block, *_ = db.begin(engine.fake_now(), numbers=True, due=False)()
+            now, block, *_ = db.begin(engine.fake_now(), numbers=True, due=False, synced=True)()
             commit = Commit(db, engine.registry, now, block)
             queues = [engine.registry.number(db, call.tenant, call.queue) for call in loads]
             known = [q for q in queues if q is not None]

@@ -118,9 +118,9 @@ def look_up(db: Db, store: SqlStore[Any], seqs: Sequence[int], now: int, wanted:
     if wanted is not None and len(rows) < len(wanted):
         raise snapshot_rows.gone(len(wanted) - len(rows))
     columns = list(zip(*rows, strict=True)) if rows else [()] * 15
-    (seq, q, created, stamp, max_attempts, expires, own, bodies, state, attempts, run_at, at, reason, _, error) = (
-        columns
-    )
+    (
+        seq, q, created, stamp, max_attempts, expires, own, bodies, state, attempts, run_at, at, reason, _, error, *_,
+    ) = columns  # fmt: skip
     numbers, tried = np.array(seq, np.int64), np.array(attempts, np.int64)
     errors: list[str | None] = [text(one) for one in error]
     expiry = snapshot_rows.numbers(expires)

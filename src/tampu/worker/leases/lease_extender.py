@@ -18,6 +18,8 @@ _PART = 3
 """A lease is extended after a third of its time, so that two more tries fit into the rest."""
 _ASK_SECONDS = 3.0
 """Extend at least this often: the reply also says whether the message has a cancel request."""
+_TOGETHER_SECONDS = 1.0
+"""Leases that are due within this time are extended with those that are due now: one commit a second at most."""
 
 
 class LeaseTimers:
@@ -26,6 +28,7 @@ class LeaseTimers:
     def __init__(self, lease: float) -> None:
         self._lease = lease
         self._every = min(lease / _PART, _ASK_SECONDS)
+        self._together = min(self._every / _PART, _TOGETHER_SECONDS)
         self._due: dict[str, float] = {}
         """When to extend each. Sorted by time, because the interval is the same for all."""
 
@@ -37,10 +40,13 @@ class LeaseTimers:
             self._due.pop(receipt, None)
 
     def due(self, now: float) -> list[str]:
-        """The leases to extend now; they count as extended."""
+        """The leases to extend now, with those that are due soon; they count as extended."""
+        next_at = self.next()
+        if next_at is None or next_at > now:
+            return []
         found = []
         for receipt, at in self._due.items():
-            if at > now:
+            if at > now + self._together:
                 break
             found.append(receipt)
         for receipt in found:

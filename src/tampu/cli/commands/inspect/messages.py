@@ -57,6 +57,8 @@ def _when(m: tampu.Message) -> str:
         return f"{output.ago(m.ended_at)}: {m.reason}"
     if m.state == tampu.State.HELD:
         return f"held: {m.reason}"
+    if m.state == tampu.State.LEASED and m.started_at is not None:
+        return f"{output.ago(m.started_at)} by {m.worker or '-'}, lease ends {output.ago(m.lease_until)}"
     return output.ago(m.ended_at or m.created_at)
 
 

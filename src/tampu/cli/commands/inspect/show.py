@@ -116,6 +116,8 @@ def _facts(m: tampu.Message) -> Table:
     for name in ("created_at", "run_at", "deadline", "expires_at", "ended_at"):
         at = getattr(m, name)
         rows.append((name.removesuffix("_at"), at and f"{output.clock(at)}  ({output.ago(at)})"))
+    if m.state == tampu.State.LEASED:
+        rows += _holder(m)
     for name in ("key", "idempotency_key", "group", "correlation_id", "causation_id", "parent_id", "source"):
         rows.append((name, getattr(m, name)))
     for name in ("labels", "headers"):
@@ -124,6 +126,14 @@ def _facts(m: tampu.Message) -> Table:
         if value is not None:
             grid.add_row(name, text(value) if isinstance(value, str | int) else value)
     return grid
+
+
+def _holder(m: tampu.Message) -> list[tuple[str, Any]]:
+    """Who works on it, since when, and how far that is."""
+    times = [("started", m.started_at), ("updated", m.updated_at), ("lease until", m.lease_until)]
+    done = m.progress and f"{m.progress.done:.0%}" + (f", {m.progress.note}" if m.progress.note else "")
+    seen = [(name, at and f"{output.clock(at)}  ({output.ago(at)})") for name, at in times]
+    return [("worker", m.worker), *seen, ("progress", done)]
 
 
 def _show_payload(session: Session, message: tampu.Message) -> None:

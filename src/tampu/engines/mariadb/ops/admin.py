@@ -98,9 +98,10 @@ def select_messages(db: Db, seqs: Ints) -> Operation:
     answer = db.submit("select_messages", seqs)
     yield
     found = {}
-    for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in answer.get():
+    for row in answer.get():
+        seq, _, _, _, _, _, _, _, state, *_ = row
         if state is not None:
-            found[seq] = seq, *columns, state, attempts, run_at, ended, reason, cancel, error
+            found[seq] = row
     return [found[seq] for seq in seqs if seq in found]
 
 

@@ -125,7 +125,7 @@ def extend_leases(db: Db, now: int, seqs: Ints, leases: Ints, qs: Ints, times: I
     for seq, _, end, _, _ in rows:
         by_end.setdefault(end, []).append(seq)
     for end, found in by_end.items():
-        db.submit("extend_leases", end, Ints(found))
+        db.submit("extend_leases", end, Ints(found), now)
     return rows
 
 

@@ -44,8 +44,8 @@ STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = h.seq
 -- Run by: claim_ready
 -- In:  $1 q, $2 lease, $3 lease time, $4 worker, $5 now, columns: $6 seq, $7 stamp, $8 attempts, $9 id, $10 group
 -- Out: nothing
-INSERT INTO tampu_leased (seq, lease, until, stamp, q, attempts, cancel, id, worker, lane)
-VALUES {($6, $2, $5 + $3, $7, $1, $8, FALSE, $9, $4, $10)}
+INSERT INTO tampu_leased (seq, lease, until, stamp, q, attempts, cancel, id, worker, lane, since)
+VALUES {($6, $2, $5 + $3, $7, $1, $8, FALSE, $9, $4, $10, $5)}
 
 -- name: delete_ready
 -- Removes rows of `ready` that the caller has locked.

@@ -90,6 +90,13 @@ INSERT INTO tampu_held (seq, run_at, lease, q, attempts, lane, reason) VALUES {(
 -- Out: nothing
 UPDATE tampu_message FORCE INDEX (PRIMARY) SET body = ELT(FIELD(seq, $1), $2) WHERE seq IN ($1)
 
+-- name: insert_correlations
+-- Records the correlation ids of messages.
+-- Run by: publish, free with bodies, import
+-- In:  columns: $1 hash of tenant and correlation id, $2 seq
+-- Out: nothing
+INSERT IGNORE INTO tampu_correlation (word, seq) VALUES {($1, $2)}
+
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
 -- Run by: publish

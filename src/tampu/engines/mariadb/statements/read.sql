@@ -24,14 +24,15 @@ WHERE i.id IN ($2) AND ($1 IS NULL OR u.tenant = $1)
 -- Run by: get, list, verbs that answer with messages
 -- In:  $1 seqs
 -- Out: seq, q, created, stamp, max_attempts, expires, id, body, state number, attempts, run_at, ended at, reason,
---      whether cancel was requested, the last error
+--      whether cancel was requested, the last error; if it is leased: worker, until, since, extended
 SELECT m.seq, m.q, m.created, m.created DIV 1000 + COALESCE(m.ahead, 0), m.max_attempts, m.expires, m.id, m.body,
   CASE WHEN r.seq IS NOT NULL OR s.seq IS NOT NULL THEN 0 WHEN e.seq IS NOT NULL THEN e.state
     WHEN l.seq IS NOT NULL THEN 2 WHEN d.seq IS NOT NULL THEN 1 WHEN x.seq IS NOT NULL THEN 5
     WHEN h.seq IS NOT NULL THEN 3 END,
   COALESCE(r.attempts, s.attempts, e.attempts, l.attempts, d.attempts, x.attempts, h.attempts),
   COALESCE(d.run_at, h.run_at), COALESCE(e.at, x.at), COALESCE(x.reason, h.reason), COALESCE(l.cancel, FALSE),
-  (SELECT f.error FROM tampu_failure f FORCE INDEX (PRIMARY) WHERE f.seq = m.seq ORDER BY f.no DESC LIMIT 1)
+  (SELECT f.error FROM tampu_failure f FORCE INDEX (PRIMARY) WHERE f.seq = m.seq ORDER BY f.no DESC LIMIT 1),
+  l.worker, l.until, l.since, l.extended
 FROM tampu_message m FORCE INDEX (PRIMARY)
 LEFT JOIN tampu_ready r FORCE INDEX (PRIMARY) ON r.q = m.q AND r.place = 0 AND r.pos = m.seq AND r.seq = m.seq
 LEFT JOIN tampu_placed p FORCE INDEX (PRIMARY) ON p.q = m.q AND p.seq = m.seq
@@ -42,6 +43,13 @@ LEFT JOIN tampu_delayed d FORCE INDEX (PRIMARY) ON d.seq = m.seq
 LEFT JOIN tampu_dead x FORCE INDEX (PRIMARY) ON x.seq = m.seq
 LEFT JOIN tampu_held h FORCE INDEX (PRIMARY) ON h.seq = m.seq
 WHERE m.seq IN ($1)
+
+-- name: find_correlated
+-- Messages with a correlation id, oldest first.
+-- Run by: trace
+-- In:  $1 hash of tenant and correlation id, $2 limit
+-- Out: seq
+SELECT seq FROM tampu_correlation FORCE INDEX (PRIMARY) WHERE word = $1 ORDER BY seq LIMIT $2
 
 -- name: select_failures
 -- The failed attempts of a message, oldest first.

@@ -118,9 +118,9 @@ FOR UPDATE
 -- name: extend_leases
 -- Extends leases.
 -- Run by: extend
--- In:  $1 until, $2 seqs of leases that the caller has locked
+-- In:  $1 until, $2 seqs of leases that the caller has locked, $3 now
 -- Out: nothing
-UPDATE tampu_leased FORCE INDEX (PRIMARY) SET until = $1 WHERE seq IN ($2)
+UPDATE tampu_leased FORCE INDEX (PRIMARY) SET until = $1, extended = $3 WHERE seq IN ($2)
 
 -- name: set_max_attempts
 -- Sets max_attempts of messages.

@@ -86,6 +86,8 @@ DELETE FROM tampu_dead WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 -- Out: nothing
 DELETE FROM tampu_failure WHERE seq IN ($1);
 DELETE FROM tampu_result WHERE seq IN ($1) LIMIT #1;
+DELETE c FROM tampu_message m FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN tampu_correlation c FORCE INDEX (of_seq) ON c.seq = m.seq WHERE m.seq IN ($1);
 DELETE i FROM tampu_message m FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_own_id i FORCE INDEX (PRIMARY) ON i.id = m.id AND i.seq = m.seq WHERE m.seq IN ($1);
 DELETE FROM tampu_message WHERE seq IN ($1) LIMIT #1

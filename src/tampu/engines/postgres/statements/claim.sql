@@ -62,8 +62,9 @@ whole AS MATERIALIZED (
   FROM (SELECT part.* FROM part, sum WHERE sum.plain ORDER BY before DESC) AS p),
 gone AS (DELETE FROM tampu.ready r WHERE r.ctid = ANY (ARRAY(SELECT place FROM head WHERE (SELECT plain FROM sum)))),
 leasing AS (
-  INSERT INTO tampu.leased (seq, lease, until, stamp, q, attempts, cancel, worker, lane)
-  SELECT seq, $3::int8, (SELECT now + $4::int8 FROM t), stamp, $1::int8, 1, false, $5::bytea, lane FROM taken
+  INSERT INTO tampu.leased (seq, lease, until, stamp, q, attempts, cancel, worker, lane, since)
+  SELECT seq, $3::int8, (SELECT now + $4::int8 FROM t), stamp, $1::int8, 1, false, $5::bytea, lane, (SELECT now FROM t)
+  FROM taken
   WHERE (SELECT plain FROM sum)),
 watched AS (
   INSERT INTO tampu.claim (until, lease, seqs)
@@ -119,8 +120,9 @@ taken AS MATERIALIZED (
   CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = h.seq OFFSET 0) AS m),
 out AS (DELETE FROM tampu.ready r WHERE r.ctid = ANY (ARRAY(SELECT place FROM head))),
 leasing AS (
-  INSERT INTO tampu.leased (seq, lease, until, stamp, q, attempts, cancel, id, worker, lane)
-  SELECT seq, $3::int8, t.now + $4::int8, created / 1000 + coalesce(ahead, 0), q, attempts + 1, false, id, $5::bytea, lane
+  INSERT INTO tampu.leased (seq, lease, until, stamp, q, attempts, cancel, id, worker, lane, since)
+  SELECT seq, $3::int8, t.now + $4::int8, created / 1000 + coalesce(ahead, 0), q, attempts + 1, false, id, $5::bytea, lane,
+    t.now
   FROM taken, t WHERE expires IS NULL OR expires > t.now)
 SELECT seq, attempts, created, created / 1000 + coalesce(ahead, 0), max_attempts, expires, key IS NOT NULL, id, lane, body,
   CASE WHEN place = 0 THEN pos END

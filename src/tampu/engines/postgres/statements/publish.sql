@@ -116,6 +116,13 @@ SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],
 -- Out: nothing
 UPDATE tampu.message SET body = ($2::bytea[])[array_position($1::int8[], seq)] WHERE seq = ANY ($1::int8[])
 
+-- name: insert_correlations
+-- Records the correlation ids of messages.
+-- Run by: publish, free with bodies, import
+-- In:  arrays: $1 hash of tenant and correlation id, $2 seq
+-- Out: nothing
+INSERT INTO tampu.correlation (word, seq) SELECT * FROM unnest($1::bytea[], $2::int8[]) ON CONFLICT DO NOTHING
+
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
 -- Run by: publish

@@ -17,24 +17,32 @@ JOIN tampu.queue u ON u.q = m.q AND u.tenant = $1::text
 -- Run by: get, list, verbs that answer with messages
 -- In:  $1 seqs
 -- Out: seq, q, created, stamp, max_attempts, expires, id, body, state number, attempts, run_at, ended at, reason,
---      whether cancel was requested, the last error
+--      whether cancel was requested, the last error; if it is leased: worker, until, since, extended
 SELECT m.seq, m.q, m.created, m.created / 1000 + coalesce(m.ahead, 0), m.max_attempts, m.expires, m.id, m.body,
-  p.state, p.attempts, p.run_at, p.at, p.reason, p.cancel, f.error
+  p.state, p.attempts, p.run_at, p.at, p.reason, p.cancel, f.error, p.worker, p.until, p.since, p.extended
 FROM unnest($1::int8[]) WITH ORDINALITY AS s(seq, n)
 CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = s.seq OFFSET 0) AS m
 CROSS JOIN LATERAL (
-  SELECT 0 AS state, attempts, NULL::int8 AS run_at, NULL::int8 AS at, NULL::bytea AS reason, false AS cancel
+  SELECT 0 AS state, attempts, NULL::int8 AS run_at, NULL::int8 AS at, NULL::bytea AS reason, false AS cancel,
+    NULL::bytea AS worker, NULL::int8 AS until, NULL::int8 AS since, NULL::int8 AS extended
     FROM tampu.ready r WHERE r.q = m.q AND r.rank = 0 AND r.pos = m.seq AND r.seq = m.seq
-  UNION ALL SELECT state, attempts, NULL, at, NULL, false FROM tampu.ended e WHERE e.seq = m.seq
-  UNION ALL SELECT 2, attempts, NULL, NULL, NULL, cancel FROM tampu.leased l WHERE l.seq = m.seq
-  UNION ALL SELECT 1, attempts, run_at, NULL, NULL, false FROM tampu.delayed d WHERE d.seq = m.seq
-  UNION ALL SELECT 0, attempts, NULL, NULL, NULL, false FROM tampu.ready r
+  UNION ALL SELECT state, attempts, NULL, at, NULL, false, NULL, NULL, NULL, NULL FROM tampu.ended e WHERE e.seq = m.seq
+  UNION ALL SELECT 2, attempts, NULL, NULL, NULL, cancel, worker, until, since, extended FROM tampu.leased l WHERE l.seq = m.seq
+  UNION ALL SELECT 1, attempts, run_at, NULL, NULL, false, NULL, NULL, NULL, NULL FROM tampu.delayed d WHERE d.seq = m.seq
+  UNION ALL SELECT 0, attempts, NULL, NULL, NULL, false, NULL, NULL, NULL, NULL FROM tampu.ready r
     WHERE r.q = m.q AND r.seq = m.seq AND (r.rank <> 0 OR r.pos <> r.seq)
-  UNION ALL SELECT 5, attempts, NULL, at, reason, false FROM tampu.dead d WHERE d.seq = m.seq
-  UNION ALL SELECT 3, attempts, run_at, NULL, reason, false FROM tampu.held h WHERE h.seq = m.seq
+  UNION ALL SELECT 5, attempts, NULL, at, reason, false, NULL, NULL, NULL, NULL FROM tampu.dead d WHERE d.seq = m.seq
+  UNION ALL SELECT 3, attempts, run_at, NULL, reason, false, NULL, NULL, NULL, NULL FROM tampu.held h WHERE h.seq = m.seq
   LIMIT 1) AS p
 LEFT JOIN LATERAL (SELECT f.error FROM tampu.failure f WHERE f.seq = m.seq ORDER BY f.no DESC LIMIT 1) AS f ON true
 ORDER BY s.n
+
+-- name: find_correlated
+-- Messages with a correlation id, oldest first.
+-- Run by: trace
+-- In:  $1 hash of tenant and correlation id, $2 limit
+-- Out: seq
+SELECT seq FROM tampu.correlation WHERE word = $1::bytea ORDER BY seq LIMIT $2::int8
 
 -- name: select_failures
 -- The failed attempts of a message, oldest first.

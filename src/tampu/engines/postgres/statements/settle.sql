@@ -187,7 +187,7 @@ WITH held AS MATERIALIZED (
   CROSS JOIN LATERAL (
     SELECT l.seq, l.until FROM tampu.leased l
     WHERE l.seq = i.seq AND l.lease = i.lease AND l.q = i.q OFFSET 0 FOR UPDATE) AS l)
-UPDATE tampu.leased l SET until = $1::int8 + (SELECT h.us FROM held h WHERE h.seq = l.seq)
+UPDATE tampu.leased l SET until = $1::int8 + (SELECT h.us FROM held h WHERE h.seq = l.seq), extended = $1::int8
 WHERE l.seq = ANY (ARRAY(SELECT seq FROM held))
 RETURNING l.seq, l.lease, l.until, l.cancel, (SELECT h.until FROM held h WHERE h.seq = l.seq)
 

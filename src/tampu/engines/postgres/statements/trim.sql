@@ -101,7 +101,8 @@ FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.se
 -- In:  $1 seqs
 -- Out: nothing
 WITH history AS (DELETE FROM tampu.failure WHERE seq = ANY ($1::int8[])),
-answers AS (DELETE FROM tampu.result WHERE seq = ANY ($1::int8[]))
+answers AS (DELETE FROM tampu.result WHERE seq = ANY ($1::int8[])),
+correlations AS (DELETE FROM tampu.correlation WHERE seq + 0 = ANY ($1::int8[]))
 DELETE FROM tampu.message WHERE seq = ANY ($1::int8[])
 
 -- name: trim_results

@@ -13,7 +13,7 @@ from tampu.engines.port import Cancel, Free, Purge, Regroup, Remove, Replay, Rer
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
-from tampu.engines.rules import leased, not_waiting
+from tampu.engines.rules import correlation_word, leased, not_waiting
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import State, unpack_body
 from tampu.model.outcome import Outcome
@@ -116,7 +116,10 @@ def _how(one: Named, bodies: list[bytes]) -> dict[str, Any]:
         body = call.bodies[one.item] if call.bodies else None
         if body is not None:
             bodies.append(body)
-            how |= {"b": len(bodies), "t": unpack_body(body).type}
+            new = unpack_body(body)
+            how |= {"b": len(bodies), "t": new.type}
+            if new.correlation_id is not None:
+                how["c"] = correlation_word(call.tenant, new.correlation_id).hex()
     return {name: value for name, value in how.items() if value is not None}
 
 

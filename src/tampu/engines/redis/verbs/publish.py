@@ -16,7 +16,7 @@ from tampu.engines.redis import ids, rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
 from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.redis.verbs import reservations
-from tampu.engines.rules import conflict, ended, full, made_by_the_store, of_another_queue
+from tampu.engines.rules import conflict, correlation_word, ended, full, made_by_the_store, of_another_queue
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
@@ -78,7 +78,7 @@ def store(
     rate: GroupRate | None = None,
 ) -> Operation[list[Message]]:
     """Look up and store the items of a call. ``slots`` and ``rate`` are the limits of a group."""
-    packed = [pack_item(item) for item in items]
+    packed = [pack_item(call.tenant, item) for item in items]
     bodies = [item.packed for item in items]
     limits = limits_of(slots, rate)
     entry = yield from context.registry.register(call.tenant, call.queue)
@@ -131,7 +131,7 @@ def publish_call(
     )
 
 
-def pack_item(item: Item) -> dict[str, Any]:
+def pack_item(tenant: str, item: Item) -> dict[str, Any]:
     """An item as `publish.lua` takes it, without fields that are not set."""
     body = item.body
     packed: dict[str, Any] = {"t": body.type, "a": item.max_attempts}
@@ -155,6 +155,8 @@ def pack_item(item: Item) -> dict[str, Any]:
     if body.idempotency_key is not None:
         packed["i"], packed["id"] = body.idempotency_key, (item.digest or b"").hex()
         packed["iw"] = item.window_us
+    if body.correlation_id is not None:
+        packed["c"] = correlation_word(tenant, body.correlation_id).hex()
     if item.ends is not None:
         packed["x"] = (rows.CODE[item.ends.state], item.ends.reason, item.ends.error or False)
     return packed

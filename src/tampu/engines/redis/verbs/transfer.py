@@ -17,6 +17,7 @@ from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry, RunContext
 from tampu.engines.redis.read import cursor_after, cursor_of
 from tampu.engines.redis.verbs import reservations
+from tampu.engines.rules import correlation_word
 from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
 from tampu.model.journal import Position
 from tampu.model.message import Body, Failure, State
@@ -29,7 +30,7 @@ _NOTHING = Body("", b"")
 def import_messages(context: RunContext, call: Import) -> Operation[int]:
     check(call)
     entry = yield from context.registry.register(call.tenant, call.queue)
-    items = [_item(item) for item in call.items]
+    items = [_item(call.tenant, item) for item in call.items]
     requests = [_request(entry, request) for request in call.requests]
     names = reservations.Reservations(context, entry, [Item(_NOTHING, b"", 0, id=item.id) for item in call.items])
     here = yield from _stored_here(context, call)
@@ -70,7 +71,7 @@ def _stored_here(context: RunContext, call: Import) -> Operation[set[str]]:
     return {id for (id, _, _), reply in zip(found, replies, strict=True) if ok(reply) is not None}
 
 
-def _item(item: MessageSnapshot) -> dict[str, Any]:
+def _item(tenant: str, item: MessageSnapshot) -> dict[str, Any]:
     """A message as `import_messages.lua` takes it, without fields that are not set."""
     body = item.body
     made: dict[str, Any] = {
@@ -84,6 +85,8 @@ def _item(item: MessageSnapshot) -> dict[str, Any]:
     ):  # fmt: skip
         if value is not None:
             made[name] = value
+    if body.correlation_id is not None:
+        made["h"] = correlation_word(tenant, body.correlation_id).hex()
     return made
 
 

@@ -164,7 +164,8 @@ class _Script:
             call = part.publish
             if call is not None:
                 assert part.entry is not None
-                self._packed[part.tag] = [] if call.simple else [publish.pack_item(item) for item in call.items]
+                items = () if call.simple else call.items
+                self._packed[part.tag] = [publish.pack_item(call.tenant, item) for item in items]
                 if reservations.needed(call.items):
                     self._names[part.tag] = reservations.Reservations(context, part.entry, call.items)
 
@@ -386,7 +387,10 @@ def _check_depth(context: RunContext, first: Part, others: Iterable[Part], name:
         call = part.publish
         if call is not None and call.max_depth:
             assert part.entry is not None
-            packed, bodies = [publish.pack_item(item) for item in call.items], [item.packed for item in call.items]
+            packed, bodies = (
+                [publish.pack_item(call.tenant, item) for item in call.items],
+                [item.packed for item in call.items],
+            )
             limits = publish.limits_of(call.slots, call.group_rate)
             script = publish.publish_call(context, part.entry, call, packed, bodies, limits)
             dry_runs.append((call, script._replace(command=(*script.command, 1))))

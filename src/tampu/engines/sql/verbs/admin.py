@@ -17,6 +17,7 @@ from tampu.engines.sql import read
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints, Values
 from tampu.engines.sql.locks import fair_lock
+from tampu.engines.sql.rules.correlations import correlate
 from tampu.engines.sql.rules.group_rates import retime
 from tampu.engines.sql.rules.groups import admit, fill, leave_groups, lock_groups, set_limits
 from tampu.engines.sql.rules.indexes import restore_marks, withdraw
@@ -175,6 +176,9 @@ def _replace_bodies(call: Free, commit: Commit, freed: Mapping[MessageRow, str])
         old = read.load(commit.db, commit.registry, [message.seq for message in bodies])
         new = [(m.seq, pack_body(replaced(old[m.seq].body, body))) for m, body in bodies.items()]
         commit.db.send("replace_bodies", Values("ib", new))
+        found = [(m.seq, call.tenant, b.correlation_id) for m, b in bodies.items() if b.correlation_id is not None]
+        if found:
+            correlate(commit, found)
     for message, body in bodies.items():
         commit.note("replace", HELD, message, call.actor, type=body.type)
 

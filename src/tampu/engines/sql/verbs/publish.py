@@ -19,6 +19,7 @@ from tampu.engines.rules import full
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.locks import queue_lock
+from tampu.engines.sql.rules.correlations import correlate
 from tampu.engines.sql.verbs import publish_ended, publish_with_lookup
 from tampu.engines.sql.verbs.publish_with_lookup import depth, due_at
 from tampu.model.errors import TampuError
@@ -81,6 +82,8 @@ class Batch:
         """(seqs, bodies) by queue and max_attempts."""
         self._rows: list[tuple[int, int, int, int, int | None, int | None, bytes]] = []
         self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
+        self._correlated: list[tuple[int, str, str]] = []
+        """(seq, tenant, correlation id)"""
 
     def takes(self, items: Sequence[Item]) -> bool:
         """True if these items need no look-up."""
@@ -111,6 +114,8 @@ class Batch:
             state, code = (State.READY, READY) if run_at is None else (State.DELAYED, DELAYED)
             self._rows.append((seq, q, row_rank, item.max_attempts, expires, run_at, item.packed))
             self._note(q, code, [seq], [body.type])
+            if body.correlation_id is not None:
+                self._correlated.append((seq, tenant, body.correlation_id))
             made.append(Message(id, tenant, name, state, body, 0, item.max_attempts, now, run_at, expires))
         return made
 
@@ -167,6 +172,12 @@ class Batch:
                         commit.falls_due(at)
         self._record({})
         self._simple, self._rows = {}, []
+        self._write_correlations()
+
+    def _write_correlations(self) -> None:
+        if self._correlated:
+            correlate(self.commit, self._correlated)
+            self._correlated = []
 
     def _record(self, own: Mapping[int, bytes]) -> None:
         """Journal and count what was noted. ``own`` are the ids that users gave, by sequence number."""

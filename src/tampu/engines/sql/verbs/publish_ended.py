@@ -27,7 +27,7 @@ def takes(items: Sequence[Item]) -> bool:
         and item.expire_us is None
         and item.delay_us is None
         and item.run_us is None
-        and not (item.body.key or item.body.idempotency_key)
+        and not (item.body.key or item.body.idempotency_key or item.body.correlation_id)
         for item in items
     )
 

@@ -6,7 +6,7 @@ has written nothing, and a batch of a thousand takes as many statements as a sin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -19,6 +19,7 @@ from tampu.engines.sql.db import Values, blob
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
 from tampu.engines.sql.read import find, load
 from tampu.engines.sql.rules import idempotency_keys
+from tampu.engines.sql.rules.correlations import correlate
 from tampu.engines.sql.rules.groups import admit
 from tampu.engines.sql.rules.indexes import hold, restore_marks
 from tampu.engines.sql.rules.message_row import MessageRow, Waiting
@@ -271,6 +272,12 @@ class _LookupBatch:
             for row, new in zip(new_rows, news, strict=True)
         ]  # fmt: skip
         self.commit.db.send("insert_messages", self.commit.now, self.commit.ahead, Values("iiiiibbub", rows))
+        self._correlate((new.seq, new.message) for new in news)
+
+    def _correlate(self, messages: Iterable[tuple[int, Message]]) -> None:
+        found = [(seq, self.call.tenant, m.correlation_id) for seq, m in messages if m.correlation_id is not None]
+        if found:
+            correlate(self.commit, found)
 
     def _admit(self, news: list[_New], new_rows: list[MessageRow]) -> None:
         commit = self.commit
@@ -316,6 +323,7 @@ class _LookupBatch:
         if self._replaced:
             bodies = [(seq, pack_body(message.body)) for seq, message in self._replaced.items()]
             self.commit.db.send("replace_bodies", Values("ib", bodies))
+            self._correlate(self._replaced.items())
         if self._replacing:
             assert self.q is not None or self.new
             q = self.commit.queue(self.call.tenant, self.call.queue)

@@ -19,6 +19,7 @@ from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.read import find, keys, last_cursor, load
 from tampu.engines.sql.rules import idempotency_keys
+from tampu.engines.sql.rules.correlations import correlate
 from tampu.engines.sql.rules.groups import admit
 from tampu.engines.sql.rules.indexes import hold
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -59,7 +60,7 @@ def import_messages(commit: Commit, call: Import) -> int:
                  item.max_attempts, item.expires_us, item.has_key)
             for seq, item in zip(map(given, commit.numbers(len(items))), items, strict=True)
         ]  # fmt: skip
-        _store(commit, q, items, messages)
+        _store(commit, call.tenant, q, items, messages)
         _write_history(commit, items, messages)
         states = _enter_indexes(commit, items, messages, Limits(stored(call.slots), call.group_rate))
         for item, message, state in zip(items, messages, states, strict=True):
@@ -71,7 +72,9 @@ def import_messages(commit: Commit, call: Import) -> int:
     return len(items)
 
 
-def _store(commit: Commit, q: int, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow]) -> None:
+def _store(
+    commit: Commit, tenant: str, q: int, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow]
+) -> None:
     rows = [
         (message.seq, item.created_us, item.rank, item.max_attempts, item.expires_us, id_bytes(item.id),
          blob(item.body.key), message.group, pack_body(item.body), CODE[item.state], item.attempts, item.ended_us,
@@ -79,6 +82,13 @@ def _store(commit: Commit, q: int, items: Sequence[MessageSnapshot], messages: S
         for item, message in zip(items, messages, strict=True)
     ]  # fmt: skip
     commit.db.send("import_messages", q, Values("iiiiiubbbiiib", rows))
+    correlated = [
+        (message.seq, tenant, item.body.correlation_id)
+        for item, message in zip(items, messages, strict=True)
+        if item.body.correlation_id is not None
+    ]
+    if correlated:
+        correlate(commit, correlated)
     ended = [
         (CODE[item.state], item.ended_us, message.seq)
         for item, message in zip(items, messages, strict=True)

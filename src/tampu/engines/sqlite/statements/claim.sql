@@ -53,8 +53,9 @@ WHERE r.q = $1 ORDER BY r.rank, r.pos LIMIT $2
 -- name: lease_first
 -- Leases the first messages of the ready index. They are removed from it afterwards.
 -- Run by: claim
--- In:  $1 lease, $2 until, $3 worker, $4 q, $5 limit
+-- In:  $1 lease, $2 until, $3 worker, $4 q, $5 limit, $6 now
 -- Out: nothing
-INSERT INTO tampu_leased SELECT m.seq, r.q, $1, $2, r.attempts + 1, $3, 0
+INSERT INTO tampu_leased (seq, q, lease, until, attempts, worker, cancel, since)
+SELECT m.seq, r.q, $1, $2, r.attempts + 1, $3, 0, $6
 FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last
 WHERE r.q = $4 ORDER BY r.rank, r.pos LIMIT $5

@@ -53,6 +53,13 @@ VALUES ($1, $4, CAST($6 AS TEXT), CAST($7 AS TEXT), $2, $5, $3)
 -- Out: nothing
 UPDATE tampu_message SET body = $2 WHERE seq = $1
 
+-- name: insert_correlations
+-- Records the correlation ids of messages.
+-- Run by: publish, free with bodies, import
+-- In:  rows: $1 hash of tenant and correlation id, $2 seq
+-- Out: nothing
+INSERT OR IGNORE INTO tampu_correlation (word, seq) VALUES ($1, $2)
+
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
 -- Run by: publish, units

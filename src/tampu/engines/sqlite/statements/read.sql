@@ -15,12 +15,13 @@ LIMIT 1
 -- Run by: get, list, publish with a key, stores
 -- In:  $1 seqs
 -- Out: seq, q, created, stamp, max_attempts, expires, id, body, state number, attempts, run_at, ended at, reason,
---      whether cancel was requested, error of the last failed attempt
+--      whether cancel was requested, error of the last failed attempt; if it is leased: worker, until, since, extended
 SELECT m.seq, m.q, m.created, m.seq >> 20, m.max_attempts, m.expires, m.id, m.body,
   CASE WHEN r.seq THEN 0 WHEN d.seq THEN 1 WHEN l.seq THEN 2 WHEN h.seq THEN 3 WHEN x.seq THEN 5 ELSE e.state END,
   coalesce(r.attempts, d.attempts, l.attempts, h.attempts, x.attempts, e.attempts),
   coalesce(d.run_at, h.run_at), coalesce(e.at, x.at),
-  CAST(CASE WHEN h.seq THEN h.reason ELSE x.reason END AS BLOB), coalesce(l.cancel, 0), CAST(f.error AS BLOB)
+  CAST(CASE WHEN h.seq THEN h.reason ELSE x.reason END AS BLOB), coalesce(l.cancel, 0), CAST(f.error AS BLOB),
+  CAST(l.worker AS BLOB), l.until, l.since, l.extended
 FROM json_each($1) j CROSS JOIN tampu_message m ON m.seq = j.value
 LEFT JOIN tampu_ended e ON e.seq = m.seq
 LEFT JOIN tampu_leased l ON l.seq = m.seq
@@ -32,6 +33,13 @@ LEFT JOIN tampu_ready r INDEXED BY tampu_ready_seq ON r.q = m.q AND r.seq = (
   AND m.seq <= r.last AND (m.seq - r.seq) % 2 = 0
 LEFT JOIN tampu_failure f ON f.seq = m.seq AND f.no = (SELECT max(no) FROM tampu_failure WHERE seq = m.seq)
 WHERE coalesce(r.seq, d.seq, l.seq, h.seq, x.seq, e.seq) IS NOT NULL
+
+-- name: find_correlated
+-- Messages with a correlation id, oldest first.
+-- Run by: trace
+-- In:  $1 hash of tenant and correlation id, $2 limit
+-- Out: seq
+SELECT seq FROM tampu_correlation WHERE word = $1 ORDER BY seq LIMIT $2
 
 -- name: select_failures
 -- The failed attempts of a message, oldest first.

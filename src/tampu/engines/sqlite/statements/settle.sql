@@ -71,7 +71,7 @@ CROSS JOIN tampu_message m ON m.seq = j.value WHERE m.key IS NOT NULL
 -- In:  $1 now, rows: $2 seq, $3 lease, $4 q, $5 lease time
 -- Out: seq, lease, until, whether cancel was requested, until before. An item without a row is LeaseLost.
 SELECT seq, lease, $1 + $5, cancel, until FROM tampu_leased WHERE seq = $2 AND lease = $3 AND q = $4;
-UPDATE tampu_leased SET until = $1 + $5 WHERE seq = $2 AND lease = $3 AND q = $4
+UPDATE tampu_leased SET until = $1 + $5, extended = $1 WHERE seq = $2 AND lease = $3 AND q = $4
 
 -- name: set_max_attempts
 -- Sets max_attempts of messages.

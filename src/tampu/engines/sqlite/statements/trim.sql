@@ -73,6 +73,9 @@ DELETE FROM tampu_dead WHERE seq IN (SELECT value FROM json_each($1))
 -- Out: nothing
 DELETE FROM tampu_message WHERE seq IN (SELECT value FROM json_each($1));
 DELETE FROM tampu_failure WHERE seq IN (SELECT value FROM json_each($1));
+DELETE FROM tampu_correlation WHERE (word, seq) IN (
+  SELECT c.word, c.seq FROM json_each($1) j CROSS JOIN tampu_correlation c INDEXED BY tampu_correlation_seq
+  ON c.seq = j.value);
 DELETE FROM tampu_result WHERE seq IN (SELECT value FROM json_each($1))
 
 -- name: trim_results

@@ -51,7 +51,7 @@ def _take(commit: Commit, call: Claim, want: QueueClaim) -> list[Lease] | None:
     if any(named) or any(expires):
         return None
     lease, until = secrets.randbits(63), now + want.lease_us
-    db.execute(_LEASE_FIRST, (lease, until, call.worker, q, len(rows)))
+    db.execute(_LEASE_FIRST, (lease, until, call.worker, q, len(rows), now))
     ready.take_first(db, q, seqs[-1])
     commit.add_claim(until, lease, seqs)
     commit.count(q, READY, -len(rows))

@@ -126,6 +126,8 @@ class _Plain(Batch):
             else:
                 messages.append((seq, q, place, now, item.max_attempts, bytearray(item.packed)))
             self._note(q, code, (seq,), (body.type,))
+            if body.correlation_id is not None:
+                self._correlated.append((seq, tenant, body.correlation_id))
             made.append(
                 Message(item.id or id_of(0, seq), tenant, name, state, body, 0, item.max_attempts, now, run_at, expires)
             )
@@ -186,4 +188,5 @@ class _Plain(Batch):
             db.executemany(_INSERT_EXPIRY, self._expiry)
             soonest, _ = min(self._expiry)
             commit.falls_due(soonest)
+        self._write_correlations()
         self._messages, self._own, self._ids, self._expiry, self._delayed, self._runs = [], [], {}, [], [], []

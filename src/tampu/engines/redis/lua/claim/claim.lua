@@ -92,13 +92,13 @@ end
 local till = now + lease_us
 local score = text_of(till)
 local same_attempts = folded(attempts)
-local row = type(same_attempts) == 'number' and encode({ LEASED, same_attempts, lease, till, worker, 0 })
+local row = type(same_attempts) == 'number' and encode({ LEASED, same_attempts, lease, till, worker, 0, now })
 local leased, set = {}, {}
 for i = 1, taken do
   local seq = seqs[i]
   local k = 2 * (taken - i) -- last first: a small sorted set is a list that Redis walks from its beginning
   leased[k + 1], leased[k + 2] = score, seq
-  set[2 * i - 1], set[2 * i] = seq, row or encode({ LEASED, attempts[i], lease, till, worker, 0 })
+  set[2 * i - 1], set[2 * i] = seq, row or encode({ LEASED, attempts[i], lease, till, worker, 0, now })
 end
 many('ZADD', 'leased', leased)
 write_statuses(set)

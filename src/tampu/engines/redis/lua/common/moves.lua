@@ -4,6 +4,7 @@
 -- published ready has none.
 -- `ready`: members rank .. pos .. seq (rank .. seq if pos is seq) and runs, all with the same score. `held`: members seq.
 -- `leased`, `delayed`, `expiry`, `done`, `dead`, `cancelled`, `expired`: by time. `aged`: ready ones out of number order.
+-- `correlated`: hash of tenant and correlation id .. seq, all with the same score.
 -- `own`: own id -> seq. `stems`: prefix of own ids -> number of messages. `key`: key -> seq of the waiting message.
 -- `lane`: group -> concatenated seqs that hold a slot. `lanes`: messages that wait for a slot, hash of the group .. seq.
 -- `n`, field places: slots of a group; none or 0: one slot, which is kept through retries. Fields pace and burst: the
@@ -12,7 +13,7 @@ local READY, DELAYED, LEASED, HELD, DONE, DEAD, CANCELLED, EXPIRED = 0, 1, 2, 3,
 local INDEX = { [0] = 'ready', 'delayed', 'leased', 'held', 'done', 'dead', 'cancelled', 'expired' }
 
 local function rank_of(row) return row:sub(3, 18) end
-local function flags_of(row) return row:byte(19) end -- 1: key or expiry, 2: group, 4: own id, 8: has field p
+local function flags_of(row) return row:byte(19) end -- 1: key or expiry, 2: group, 4: own id, 8: has field p, 16: has field c
 
 local function details(row) -- created, max_attempts, extra
   local _, created, most, extra = cmsgpack.unpack_limit(row, 3, 19)
@@ -292,7 +293,9 @@ local function drop_marks(seq, row)
   end
 end
 
-local function replace_body(seq, body, kind, actor) -- id, order, attempts and the fields that decide them stay
+local function correlate(seq, hash) call('ZADD', K .. 'correlated', 0, hash .. seq) end
+
+local function replace_body(seq, body, kind, actor, hash) -- id, order, attempts and the fields that decide them stay
   local row = row_of(seq)
   local created, most, extra = details(row)
   local flags = flags_of(row)
@@ -300,6 +303,12 @@ local function replace_body(seq, body, kind, actor) -- id, order, attempts and t
   if not extra.p then
     extra.p = { 0, false, false, false, false, false }
     if flags % 16 < 8 then flags = flags + 8 end
+  end
+  if extra.c ~= hash then
+    if extra.c then call('ZREM', K .. 'correlated', extra.c .. seq) end
+    if hash then correlate(seq, hash) end
+    flags = flags - (extra.c and 16 or 0) + (hash and 16 or 0)
+    extra.c = hash
   end
   call('HSET', key_of('m', seq), seq, with_head(rank_of(row), flags, created, most, extra, body))
   local x = status_of(seq)
@@ -371,6 +380,7 @@ local function forget(seq, row) -- remove all keys of the message
     local left = id_prefix and redis.pcall('HINCRBY', K .. 'stems', id_prefix, -1)
     if type(left) == 'number' and left <= 0 then call('HDEL', K .. 'stems', id_prefix) end
   end
+  if extra.c then call('ZREM', K .. 'correlated', extra.c .. seq) end
   leave_block(seq)
   for _, name in ipairs({ 'f', 'e', 'r' }) do call('HDEL', K .. name, seq) end
   call('ZREM', K .. 'kept', seq)

@@ -9,7 +9,7 @@
 --       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] if one is set,
 --       o own id, oc token of its reservation, f another queue has a message with the own id (2: leave the item out),
 --       i idempotency key, id digest of the body, iw its window,
---       x [state, reason, error or false]: it is held, and ends at once
+--       x [state, reason, error or false]: it is held, and ends at once, c hash of tenant and correlation id
 -- Returns {newly_ready, due, whether the queue is new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
 --       {…, 'taken'}: see f, {…, 'void', token, …}: these reservations were voided meanwhile, nothing was stored. A check
 --       that would not be refused: {0, nil, 0, now}.
@@ -99,11 +99,12 @@ local function store(item)
   local run_at = item.d and now + item.d or item.u
   if run_at and run_at <= now then run_at = nil end
   local flags, extra = 0, nil
-  if expires or item.k or item.n or item.o or item.p then
-    extra = { e = expires, k = item.k, l = item.n, o = item.o, p = item.p }
+  if expires or item.k or item.n or item.o or item.p or item.c then
+    extra = { e = expires, k = item.k, l = item.n, o = item.o, p = item.p, c = item.c }
     flags = ((expires or item.k) and 1 or 0) + (item.n and 2 or 0) + (item.o and 4 or 0)
-      + (item.p and 8 or 0)
+      + (item.p and 8 or 0) + (item.c and 16 or 0)
   end
+  if item.c then correlate(seq, item.c) end
   local row = with_head(rank, flags, now, item.a, extra, item.b)
   call('HSET', K .. block_for(sub(seq, 1, 11), 1), seq, row)
   if item.o then
@@ -148,7 +149,7 @@ local function answer(item)
   local holder = item.k and not item.x and call('HGET', K .. 'key', item.k)
   if holder then
     remember(item, holder, extra_of(row_of(holder)).o)
-    replace_body(holder, item.b, item.t)
+    replace_body(holder, item.b, item.t, nil, item.c)
     return again(holder)
   end
   return store(item)

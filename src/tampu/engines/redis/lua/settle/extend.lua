@@ -11,7 +11,7 @@ for i, item in ipairs(decode(ARGV[2])) do
   if x and x[1] == LEASED and x[3] == lease and not (id and is_own(seq) and own_id(seq) ~= id) then
     local till = now + lease_us
     if till < x[4] then falls_due(till) end
-    x[4] = till
+    x[4], x[7], x[8] = till, x[7] or false, now
     write_status(seq, x)
     call('ZADD', K .. 'leased', till, seq)
     answers[2 + i] = { till, x[6] }

@@ -7,7 +7,7 @@
 --       s state, t type, n attempts, a max_attempts, r rank (16 hex), c created, u run_at, e expires, z when it ended,
 --       y reason, l group, w waits for its turn, k key, hk it is the waiting message of its key,
 --       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] if one is set, le last error,
---       ru expiry of its result. A request is a map: i idempotency key, id digest, iw end of its window, o id,
+--       ru expiry of its result, h hash of tenant and correlation id. A request is a map: i idempotency key, id digest, iw end of its window, o id,
 --       n its number if this queue made the id
 -- Returns {newly_ready, due, whether the queue is new, number stored}, or {0, nil, 0, 'void', token, …}: these
 --       reservations were voided meanwhile, nothing was stored.
@@ -50,8 +50,9 @@ end
 local function store(item, body, failures, result)
   local seq = number()
   seq = seq:sub(1, 15) .. format('%x', tonumber(seq:sub(16), 16) + 1)
-  local extra = { e = item.e, k = item.k, l = item.l, o = item.o, p = item.p }
-  local flags = ((item.e or item.k) and 1 or 0) + (item.l and 2 or 0) + 4 + (item.p and 8 or 0)
+  local extra = { e = item.e, k = item.k, l = item.l, o = item.o, p = item.p, c = item.h }
+  local flags = ((item.e or item.k) and 1 or 0) + (item.l and 2 or 0) + 4 + (item.p and 8 or 0) + (item.h and 16 or 0)
+  if item.h then correlate(seq, item.h) end
   call('HSET', K .. block_for(sub(seq, 1, 11), 1), seq, with_head(item.r, flags, item.c, item.a, extra, body))
   call('HSET', K .. 'own', item.o, seq)
   if id_prefix_of(item.o) then call('HINCRBY', K .. 'stems', id_prefix_of(item.o), 1) end
