@@ -28,6 +28,7 @@ from tampu.broker.atomic import Unit
 from tampu.engines.port import Together
 from tampu.engines.sqlite import files
 from tampu.engines.sqlite.engine import SqliteEngine
+from tampu.maintenance.follower import Follower
 from tampu.server import logs
 from tampu.server.run import Running
 from tampu.server.settings import ServerSettings
@@ -55,13 +56,27 @@ def found(store: tampu.Store, nth: int) -> Found:
     document = store.get_document("cursor", f"of-{nth}")
     return (
         str(job.state),
-        _payloads(store, f"mails-{nth}"),
-        _payloads(store, f"bills-{nth}"),
+        payloads_of(store, f"mails-{nth}"),
+        payloads_of(store, f"bills-{nth}"),
         None if document is None else document.value,
     )
 
 
-def _payloads(store: tampu.Store, queue: str) -> list[Any]:
+def publish_with_policies(store: tampu.Store, nth: int) -> None:
+    """A broadcast, and a message that a rule copies."""
+    store.publish("news", nth)
+    store.publish("orders", nth, idempotency_key=f"order-{nth}")
+
+
+def follow_once(store: tampu.Store, _nth: int) -> None:
+    """One turn of the follower of rules."""
+    Follower(access.core(store)).turn()
+
+
+ACTS = {"publish": publish_with_policies, "follow": follow_once}
+
+
+def payloads_of(store: tampu.Store, queue: str) -> list[Any]:
     try:
         return sorted(message.payload for message in store.messages(queue))
     except tampu.NotFound:
@@ -75,7 +90,8 @@ class Mortals:
         self._url = url
 
     def send_unit(self, nth: int, receipt: str) -> bool:
-        """True if the unit has fewer than ``nth`` statements, so that its process lived."""
+        """True if the unit has fewer than ``nth`` statements, so that its process lived. ``receipt`` may also be one of
+        `ACTS`, which is then done in place of a unit."""
         ended = _ask(self._url, nth, receipt)
         assert ended in (0, -signal.SIGKILL), "it failed"
         return ended == 0
@@ -179,7 +195,11 @@ def live_and_die(url: str, nth: int, receipt: str) -> None:
     watch_statements(death)
     with tampu.open(url, maintenance=False) as store:
         death.left = nth
-        send_unit(store, nth, receipt)
+        act = ACTS.get(receipt)
+        if act is None:
+            send_unit(store, nth, receipt)
+        else:
+            act(store, nth)
         death.left = None
 
 

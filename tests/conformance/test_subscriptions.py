@@ -109,14 +109,14 @@ def test_rules_and_schemas_apply_before_it_is_broadcast(news: Store) -> None:
     assert payloads(news.claim("news@all", limit=9)) == [42]
 
 
-def test_many_are_settled_by_two_subscriptions_at_once(news: Store) -> None:
-    many = 300
-    for start in range(0, many, 100):
-        news.publish_many("news", [tampu.NewMessage(n, type="invoice") for n in range(start, start + 100)])
+def test_many_are_settled_by_two_subscriptions_at_once(news: Store, harness: Harness) -> None:
+    many, batch = (10_000, 1000) if str(harness.url).endswith(".db") else (300, 100)
+    for start in range(0, many, batch):
+        news.publish_many("news", [tampu.NewMessage(n, type="invoice") for n in range(start, start + batch)])
     found: dict[str, list[int]] = {"all": [], "billing": []}
 
     def work(name: str) -> None:
-        while leases := news.claim(f"news@{name}", limit=50):
+        while leases := news.claim(f"news@{name}", limit=batch // 2):
             found[name] += payloads(leases)
             news.settle([tampu.Ack(lease) for lease in leases])
 
