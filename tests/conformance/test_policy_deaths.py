@@ -31,18 +31,18 @@ def test_a_process_that_dies_between_any_two_statements_leaves_each_effect_once_
     for queue in ("news@all", "news@some", "copies", "jobs"):
         store.queues.put(queue, max_attempts=3)
     published = 0
-    with Mortals(direct_harness.url) as mortals:
-        while not mortals.send_unit(published, "publish"):
-            published += 1
-            assert published < MOST
-        store.rules.put("after", trigger="completed", queues="jobs", actions=[_PUBLISH])
-        jobs = store.publish_many("jobs", list(range(5)))
-        for lease in store.claim("jobs", limit=len(jobs)):
-            store.ack(lease)
-        died = 0
-        while not mortals.send_unit(died, "follow"):
-            died += 1
-            assert died < MOST
+    mortals = Mortals(direct_harness.url)
+    while not mortals.send_unit(published, "publish"):
+        published += 1
+        assert published < MOST
+    store.rules.put("after", trigger="completed", queues="jobs", actions=[_PUBLISH])
+    jobs = store.publish_many("jobs", list(range(5)))
+    for lease in store.claim("jobs", limit=len(jobs)):
+        store.ack(lease)
+    died = 0
+    while not mortals.send_unit(died, "follow"):
+        died += 1
+        assert died < MOST
     assert published > 3 < died, "there are statements to die between"
     direct_harness.close()
     store = direct_harness.live()
