@@ -1,8 +1,8 @@
 """Conditions: the most common expressions, as functions of Python.
 
 ``message.type == 'order' && message.payload.total > 1000``: comparisons of a field with a text or a number, all of
-which must be true. Such a function takes half a microsecond and decodes only what it asks for; CEL takes 20 to make its
-context. It answers only where it surely has the value that CEL has (a test compares them), else None: CEL decides.
+which must be true. Such a function decodes only what it asks for, and needs no context as CEL does (20 µs to make).
+It answers only where it surely has the value that CEL has (a test compares them), else None: CEL decides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """publish of messages that end as they are stored and need no look-up, such as those of a broadcast queue.
 
-What `publish_with_lookup` writes for them, without an object for each: a tenth of the time.
+It writes what `publish_with_lookup` writes for them, without an object for each.
 """
 
 from __future__ import annotations
