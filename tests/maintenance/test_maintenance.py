@@ -209,3 +209,10 @@ def test_records_of_the_audit_trail_are_kept_for_400_days(url: str) -> None:
         clock.advance(2 * 86_400)
         Trimmer(access.core(store), SECOND).step()
         assert [record.after["lease"] for record in store.audit()] == [6]
+
+
+def test_deadlines_of_reviews_end_by_themselves(url: str) -> None:
+    with tampu.open(url) as store:
+        refused = store.publish("loans", 1, review={"deadline": 1, "on_timeout": "refuse"})
+        approved = store.publish("loans", 2, review={"deadline": 1, "on_timeout": "approve"})
+        until(lambda: (store.get(refused.id).state, store.get(approved.id).state) == ("dead", "ready"))
