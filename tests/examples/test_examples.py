@@ -38,6 +38,13 @@ SAYS = {
     ],
     "fastapi_shop.py": ["done: sent to ada@example.org: tea, milk", "stock is counted at 0 3 * * *"],
     "django_shop.py": ["tea: 201\nmoon: 500\norder 1: tea, shipped: True\n"],
+    "loan_desk/desk.py": [
+        "refused at once: payload.amount\nAda gets 700 at 9.9 %",
+        "to decide: Grace asks for 80000.",
+        "bob took too long: the boss may decide\nGrace gets 80000 at 3.5 %\nthe bank was called for Eve, Grace",
+        "story: loans: published, reviewed by carol, done",
+        "Eve: dead, refuse by bob: no income\naudit: bob refuse\naudit: carol approve",
+    ],
     "async_fanout.py": ["100 pages done", "longest url: 22 characters", "of crawl-1: 100 done"],
 }
 OPTIONS = {"worker.py": ["--until-empty"]}
@@ -49,7 +56,8 @@ def command(name: str, *options: str) -> list[str]:
 
 
 def test_every_example_is_run():
-    assert sorted(SAYS) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+    programs = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("loan_desk/*.py")]
+    assert sorted(SAYS) == sorted(path.relative_to(EXAMPLES).as_posix() for path in programs)
 
 
 @pytest.mark.parametrize("name", sorted(SAYS))

@@ -1,8 +1,8 @@
 """trace: the story of the messages that share a correlation id.
 
 Engines find them by an index. What happened to each is read from the message itself: its publish, its failed attempts,
-who works on it, and its end. So a trace costs as much as its messages, however many others there are. What retention
-has removed is not in it.
+the decision of a person, who works on it, and its end. So a trace costs as much as its messages, however many others
+there are. What retention has removed is not in it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from tampu.broker import validate
+from tampu.broker import timers, validate
 from tampu.broker.core import Core, Read, Steps
 from tampu.engines.port import Engine
 from tampu.model.errors import NotFound
@@ -53,6 +53,7 @@ def _read(engine: Engine, tenant: str, correlation_id: str, limit: int) -> Trace
         found.append(origin)
     if not found:
         return None
+    found = [message for message in found if message.queue != timers.QUEUE]
     found.sort(key=lambda message: (message.created_us, message.id))
     shown = [_whole(engine, message) for message in found[:limit]]
     return Trace(correlation_id, _in_order(shown), len(found) <= limit)
@@ -100,6 +101,10 @@ def _cause(message: Message, known: dict[str, Message]) -> str | None:
 def _shown(m: Message, cause: str | None) -> TraceMessage:
     events = [_Event(m.created_at, "published")]
     events += [_Event(f.at, f.outcome, f.attempt, f.worker, f.error) for f in m.failures]
+    if m.review is not None and (decision := m.review.decision) is not None:
+        text = decision.option if decision.reason is None else f"{decision.option}: {decision.reason}"
+        events.append(_Event(decision.at, "reviewed", None, decision.by, text))
+        events.sort(key=lambda event: event.at)
     if m.state is State.LEASED and m.started_at is not None:
         events.append(_Event(m.started_at, "claimed", m.attempts, m.worker))
     elif m.state in TERMINAL and m.ended_at is not None:

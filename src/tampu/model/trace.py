@@ -15,13 +15,14 @@ class TraceEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     at: datetime
     what: str
-    """``published``, ``nack``, ``reject``, ``lease_expired``, ``claimed``, or the state that it has since."""
+    """``published``, ``nack``, ``reject``, ``lease_expired``, ``reviewed``, ``claimed``, or the state it has since."""
     after: float = 0.0
     """Seconds since the event before."""
     attempt: int | None = None
     worker: str | None = None
+    """The worker, or the person who decided."""
     detail: str | None = None
-    """The error, or the reason."""
+    """The error, the reason, or the decision."""
 
 
 class TraceMessage(msgspec.Struct, frozen=True, omit_defaults=True):
