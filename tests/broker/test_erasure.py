@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import tampu
 from tampu.broker import access
 from tampu.broker.erasure.verbs import ErasureVerbs
@@ -41,3 +43,14 @@ def test_an_erasure_is_completed_whatever_call_its_caller_dies_at() -> None:
         break
     assert 10 < step < 199
     store.close()
+
+
+def test_what_reviewers_wrote_is_erased_with_the_message() -> None:
+    with tampu.open("memory://") as store:
+        message = store.publish("loans", 1, labels=USER, review={"options": ["approve", "refuse"]})
+        store.reviews.comment(message.id, "she has debts", by="bob")
+        assert store.erase(label=("user", "42")).ids == [message.id]
+        with pytest.raises(tampu.NotFound):
+            store.reviews.get(message.id)
+        core: Any = access.core(store)
+        assert core.engine.documents("review", "default") == []

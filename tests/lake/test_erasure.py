@@ -128,3 +128,21 @@ def test_the_report_can_be_checked_again(lake: Lake, tmp_path: Path, monkeypatch
     Path("erased.json").write_text(json.dumps({**report, "ids": [ADA], "tables": []}))
     assert "bronze.messages: 1 files have rows of them" in command(*check).out
     assert command("pipeline", "erase", "--verify", "none.json").code == 2
+
+
+def test_the_lake_takes_the_report_of_an_erasure_in_the_store(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("TAMPU_TENANT", "TAMPU_LAKE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TAMPU_URL", "jobs.db")
+    command = Command(tmp_path / "jobs.db")
+    with tampu.open("jobs.db") as store:
+        store.publish("orders", 4, id=BOB, labels={"user": "42"})
+        report = store.erase(label=("user", "42"))
+    words = ("pipeline", "erase", "--erasure", report.id)
+    assert command.ok(*words, "--dry-run") == {"ids": [BOB]}
+    assert command.ok(*words, "--yes")["ids"] == [BOB]
+    assert BOB not in [row["id"] for row in rows(lake, "bronze.messages") if row["tenant"] == "default"]
+    assert command("pipeline", "erase", "--erasure", BOB, "--yes").code == 3

@@ -4,7 +4,7 @@ Their rows stay, so that all counts stay right: the id becomes a random one, the
 wrote into the message, or what an error says, becomes null. The old files are on the disk until a vacuum. The report
 can be checked again later: whether any table still knows one of the ids, and whether an old file is still there.
 
-Not here: the store, from which a message is removed by a purge, and users' tables, which a backfill computes anew.
+Not here: the store, from which `tampu erase` removes messages, and users' tables, which a backfill computes anew.
 """
 
 from __future__ import annotations

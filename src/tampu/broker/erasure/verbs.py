@@ -19,6 +19,7 @@ from tampu.broker.core import Core, Read, Steps
 from tampu.broker.erasure import stored
 from tampu.broker.erasure.stored import StoredErasure
 from tampu.broker.policies.holds.verbs import holds_of
+from tampu.broker.policies.reviews import stored as reviews
 from tampu.engines.port import Cancel, DeleteDocument, Document, Engine, Page, Remove, Together
 from tampu.model.definitions import Hold
 from tampu.model.erasure import Erasure, Subject
@@ -129,6 +130,7 @@ class ErasureVerbs(Recording):
         for outcome in outcomes:
             if outcome.ok:
                 yield DeleteDocument(notes.KIND, self.tenant, outcome.id)
+                yield DeleteDocument(reviews.KIND, self.tenant, outcome.id)
         return sum(outcome.ok for outcome in outcomes)
 
     def _preview_erasure(self, subject: Subject, now: int) -> Steps[Erasure]:

@@ -314,6 +314,9 @@ def erase(
     where: Annotated[
         str | None, option("--where", "And those for which this holds in bronze.payloads", metavar="SQL")
     ] = None,
+    erasure_id: Annotated[
+        str | None, option("--erasure", "And those that this erasure removed from the store", metavar="ID")
+    ] = None,
     report: Annotated[Path | None, option("--report", "Where the report goes", metavar="FILE")] = None,
     verify: Annotated[Path | None, option("--verify", "Check a report: is everything gone?", metavar="FILE")] = None,
     yes: Annotated[bool, option("--yes", "-y", "Do not ask")] = False,
@@ -323,7 +326,7 @@ def erase(
 ) -> None:
     """Make messages anonymous in the lake: without id, payload, result and errors. Counts stay. Does not start Spark.
 
-    The old files stay until a vacuum. Remove the messages from the store as well: tampu purge.
+    The old files stay until a vacuum. Remove the messages from the store as well: tampu erase.
     """
     from tampu.lake import erasure
     from tampu.lake.query import checked_condition
@@ -340,6 +343,9 @@ def erase(
         return
     tenant = session.tenant or "default"
     chosen = list(ids or [])
+    if erasure_id is not None:
+        with session.open() as store:
+            chosen += store.erasures.get(erasure_id).ids
     if where is not None:
         with lake_option.to_query(session, lake, option).ask(tenant=tenant) as ask:
             sql = f"SELECT DISTINCT id FROM bronze.payloads WHERE {checked_condition(where)}"  # noqa: S608 - checked

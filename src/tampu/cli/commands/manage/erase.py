@@ -33,7 +33,7 @@ def erase(
 ) -> None:
     """Remove all messages of a subject for good, in every queue and state, with their history and results.
 
-    The lake is another place: give the ids of the report to tampu pipeline erase.
+    The lake is another place: see tampu pipeline erase --erasure.
     """
     label_pair, path_pair = _pair(label, "label"), _pair(path, "path")
     with session.open() as store:
