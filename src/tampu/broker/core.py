@@ -219,7 +219,8 @@ class Core(StepRunner):
         self.completion = Completion(engine)
         self.on_due: Callable[[int], None] = lambda _at: None
         self.on_change: Callable[[], None] = lambda: None
-        self.on_ready: Callable[[Mapping[tuple[str, str], int]], None] | None = None
+        self.on_ready: dict[str, Callable[[str], None]] = {}
+        """By queue: called with the tenant after a commit that made messages of it ready."""
         self.on_leases_expired: Callable[[Mapping[tuple[str, str], tuple[int, int]]], None] = lambda _queues: None
         self.maintenance: Maintenance | None = None
         self.watched = False
@@ -236,8 +237,9 @@ class Core(StepRunner):
     # -- Listener
 
     def ready(self, queues: Mapping[tuple[str, str], int]) -> None:
-        if self.on_ready is not None:
-            self.on_ready(queues)
+        for tenant, queue in queues:
+            if queue in self.on_ready:
+                self.on_ready[queue](tenant)
         if self.waiting.in_use:
             self.waiting.became_ready(queues)
 

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 
+from tampu.broker import timers
 from tampu.broker.agents.stored import (
     ALERTS,
     EXPIRY,
@@ -61,7 +62,7 @@ class Supervisor:
         self._next_us: int | None = None
         core.on_due = self._due
         core.on_change = self._changed
-        core.on_ready = self._timers.became_ready
+        core.on_ready[timers.QUEUE] = self._timers.became_ready
         core.watched = True
         core.maintenance = self
         self.last_run_at = time.monotonic()

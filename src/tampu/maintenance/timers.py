@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from tampu.broker import timers
 from tampu.broker.core import Core
@@ -31,11 +30,10 @@ class Timers:
         """Another process is the leader now: look everywhere when this one is."""
         self._tenants = None
 
-    def became_ready(self, queues: Mapping[tuple[str, str], int]) -> None:
-        """Called after each commit."""
-        for tenant, queue in queues:
-            if queue == timers.QUEUE and self._tenants is not None:
-                self._tenants.add(tenant)
+    def became_ready(self, tenant: str) -> None:
+        """Called after each commit that made timers ready."""
+        if self._tenants is not None:
+            self._tenants.add(tenant)
 
     def handle(self) -> None:
         """Handle all timers that are due."""

@@ -130,6 +130,9 @@ def test_a_key_of_an_unknown_queue_is_reported(tmp_path: Path, clock: FakeClock)
     db.executescript(
         "UPDATE tampu_idempotency SET tenant = 'default', key = 'i';"
         "ALTER TABLE tampu_held DROP COLUMN lease;"
+        "DROP TABLE tampu_correlation;"
+        "ALTER TABLE tampu_leased DROP COLUMN since;"
+        "ALTER TABLE tampu_leased DROP COLUMN extended;"
         "UPDATE tampu_meta SET value = 3 WHERE name = 'schema'"
     )
     db.close()

@@ -174,6 +174,8 @@ def test_dead_letters_are_replayed_and_purged_by_their_index(planned: PlanStore)
     ids = [message.id for message in planned.store.dead.list(queue="jobs", limit=BATCH)]
     submit(Purge("default", "jobs", tampu.State.DEAD, BATCH, ids=ids[:10]))
     submit(Purge("default", "jobs", tampu.State.DEAD, BATCH, until_us=planned.clock.now()))
+    planned.check()
+    planned.listen()
     replay = planned.store.dead.replay(queue="jobs", limit=BATCH)
     assert planned.store.dead.undo(replay.id or "").undone == BATCH
     submit(Purge("default", "jobs", tampu.State.DEAD, BATCH))

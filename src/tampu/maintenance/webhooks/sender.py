@@ -22,11 +22,12 @@ from tampu.broker.policies.webhooks.deliveries import QUEUE, SECRET, TENANTS, De
 from tampu.broker.verbs import Verbs
 from tampu.engines.port import Claim, PollStatus
 from tampu.maintenance.webhooks import post
-from tampu.model.decoders import convert
+from tampu.model.decoders import convert, from_json
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 
 log = logging.getLogger("tampu.maintenance")
+_read_secret = from_json(str).decode
 _AT_ONCE = 8
 _LOOK_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
@@ -162,7 +163,7 @@ class WebhookSender:
         kind, name = SECRET
         secret = self._core.engine.document(kind, tenant, name)
         if secret is not None:
-            headers["tampu-signature"] = signature(msgspec.json.decode(secret.value, type=str), int(time.time()), body)
+            headers["tampu-signature"] = signature(_read_secret(secret.value), int(time.time()), body)
         return post.post(delivery.url, headers, body, private=self._core.private_webhooks, opened=self._noted_as_open)
 
     @contextlib.contextmanager
