@@ -78,9 +78,10 @@ def test_a_call_that_may_have_happened_says_so(start: Start) -> None:
         store.publish("jobs", 1)
         for connection, _ in access.engine(store).wire.route.only._idle:  # type: ignore[attr-defined]  # a RedisEngine
             connection._sock.settimeout(0.3)  # only of what is asked while the server sleeps
+        call = access.verbs(store).publishing("jobs", [2])  # has read the settings, which would not say so
         os.kill(server.pid, signal.SIGSTOP)
         with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
-            store.publish("jobs", 2)
+            access.core(store).do(call)
         os.kill(server.pid, signal.SIGCONT)
         assert store.stats("jobs").ready in (1, 2)
 

@@ -23,6 +23,8 @@ LISTS = {
 CHOICES = {
     ("admin/cancel.lua", "READY DELAYED HELD"): CANCELLABLE - {State.LEASED},
     ("admin/purge.lua", "READY DELAYED HELD"): set(WAITING),
+    ("admin/remove.lua", "READY DELAYED HELD"): set(WAITING),
+    ("admin/undo_replay.lua", "READY DELAYED HELD"): set(WAITING),
     ("unit/unit_check.lua", "READY DELAYED HELD"): CANCELLABLE - {State.LEASED},
     ("unit/unit_check.lua", "LEASED CANCELLED"): {State.LEASED, State.CANCELLED},
 }
