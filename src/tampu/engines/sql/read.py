@@ -67,7 +67,10 @@ def states(db: Db, seqs: Sequence[int]) -> dict[int, tuple[int, str | None]]:
 def attempts(db: Db, seqs: Sequence[int]) -> dict[int, int]:
     """{seq: attempts}."""
     rows = db.rows("select_messages", Ints(seqs)) if seqs else []
-    return {seq: attempts for seq, *_, _state, attempts, _run_at, _ended, _reason, _cancel, _error in rows}
+    found = {}
+    for seq, _q, _created, _stamp, _max_attempts, _expires, _id, _body, _state, attempts, *_ in rows:
+        found[seq] = attempts
+    return found
 
 
 def _message(
