@@ -92,8 +92,8 @@ def _state(history: History, opened: _Opened, point: int, report: Report) -> str
     if under_way is not None and found == under_way.state:
         return None
     kept = last
-    while found != moments[kept].state and moments[kept].verb == "extend" and kept:
-        kept -= 1  # extensions of leases do not wait for the disk
+    while kept and found != moments[kept].state and _may_be_lost(moments[kept], moments[kept - 1]):
+        kept -= 1
     if found != moments[kept].state:
         older = [n for n, m in enumerate(moments) if m.state == found]
         return (
@@ -104,6 +104,11 @@ def _state(history: History, opened: _Opened, point: int, report: Report) -> str
         return None
     report.forgotten += 1
     return _fenced(opened, under_way)
+
+
+def _may_be_lost(moment: Moment, before: Moment) -> bool:
+    """Extensions of leases do not wait for the disk, and a call that changed nothing has nothing to wait for."""
+    return moment.verb == "extend" or moment.state == before.state
 
 
 def _fenced(opened: _Opened, claim: Moment) -> str | None:

@@ -44,5 +44,9 @@ def added(transitions: Sequence[Transition], known: dict[Names, Details]) -> lis
     made = []
     for transition in transitions:
         details = known.get((transition.tenant, transition.id))
-        made.append(transition if details is None else msgspec.structs.replace(transition, **details._asdict()))
+        if details is not None:
+            transition = msgspec.structs.replace(  # noqa: PLW2901 - the same one, with more
+                transition, type=details.type, correlation_id=details.correlation_id
+            )
+        made.append(transition)
     return made
