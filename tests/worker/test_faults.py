@@ -125,7 +125,7 @@ def test_task_that_holds_the_interpreter_for_longer_than_its_lease_runs_once(on_
         holder = scene.crew.start("--lease", "5")
         wait(lambda: scene.crew.count("begun") >= 1)
         other = scene.crew.start("--lease", "5")  # would have it at once, if the lease ran out
-        wait(lambda: other.says("works on"))  # and hears when it is to stop
+        wait(lambda: other.says("is working"))  # and hears when it is to stop
         assert scene.store.result(id, wait=90).result == holder.process.pid
         assert (holder.stop(), other.stop()) == (0, 0)
         assert [line[0] for line in scene.crew.effects()] == ["begun", "ended"]
@@ -152,7 +152,7 @@ def test_five_workers_fire_and_carry_out_each_tick_of_a_schedule_once(on_every_s
     def story(scene: Scene) -> None:
         scene.crew.open_gate()
         crew = [scene.crew.start("--lease", "5") for _ in range(5)]  # what the killed one holds comes back soon
-        wait(lambda: all(worker.says("works on") for worker in crew))
+        wait(lambda: all(worker.says("is working") for worker in crew))
         made = scene.store.schedules.put(
             "s", queue="default", payload={"n": 1}, type="wait_async", every=1, limit=6, missed="all(1000)"
         )
@@ -177,7 +177,7 @@ def test_worker_whose_clock_jumps_an_hour_keeps_its_lease_and_its_timeout(on_eve
         jumper = scene.crew.start("--lease", "4")
         wait(lambda: scene.crew.count("begun") >= 1)
         other = scene.crew.start("--lease", "4")  # would have it at once, if the lease ran out
-        wait(lambda: other.says("works on"))  # and hears when it is to stop
+        wait(lambda: other.says("is working"))  # and hears when it is to stop
         message = scene.store.result(id, wait=90)
         assert (message.result, message.attempts) == (jumper.process.pid, 1)
         later = scene.publish(shop.wait_async, 20)  # the one that is an hour behind works on
