@@ -70,8 +70,8 @@ clean: ## Remove the environment, the caches and what was built
 lock: ## Pin the newest versions of all requirements, with hashes
 	@tools/venv
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install -qq --disable-pip-version-check uv
-	@$(UV_COMPILE) pyproject.toml --group dev --extra bench --extra spark --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --extra policies --output-file requirements/dev.txt
-	@$(UV_COMPILE) pyproject.toml --group build --extra spark --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --extra policies --constraint requirements/dev.txt --output-file requirements/run.txt
+	@$(UV_COMPILE) pyproject.toml --group dev --extra bench --extra spark --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --extra policies --extra mcp --extra celery --extra django --extra codecs --output-file requirements/dev.txt
+	@$(UV_COMPILE) pyproject.toml --group build --extra spark --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --extra policies --extra mcp --extra codecs --constraint requirements/dev.txt --output-file requirements/run.txt
 	@for peers in $(PEERS); do $(UV_COMPILE) --group peers-$$peers --output-file requirements/peers-$$peers.txt; done
 
 # dev holds all that run holds.
