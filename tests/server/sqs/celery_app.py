@@ -22,7 +22,7 @@ app.conf.update(
 )
 
 
-@app.task(bind=True, max_retries=3)  # type: ignore[untyped-decorator]  # celery has no types
+@app.task(bind=True, max_retries=3)
 def note(self: object, path: str, text: str) -> None:
     """Writes the text to the file; fails the first time, to be retried."""
     with open(path, "a") as file:  # noqa: PTH123 - appending

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.conformance.harness import until
 from tests.server.web import Web
 
 
@@ -20,6 +21,12 @@ def _receive(sqs: Any, url: str, **more: Any) -> list[dict[str, Any]]:
         QueueUrl=url, AttributeNames=["All"], MessageAttributeNames=["All"], **{"MaxNumberOfMessages": 10, **more}
     ).get("Messages", [])
     return found
+
+
+def _task(sqs: Any, arn: str) -> Any:
+    """The last task that moves messages of a queue."""
+    (task,) = sqs.list_message_move_tasks(SourceArn=arn)["Results"]
+    return task
 
 
 def _code(error: pytest.ExceptionInfo[ClientError]) -> str:
@@ -76,7 +83,7 @@ def test_receivers_choose_attributes_by_name_and_prefix(sqs: Any, name: str) -> 
 
 def test_a_batch_says_what_took_effect(sqs: Any, name: str) -> None:
     url = _queue(sqs, name)
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"Id": "good", "MessageBody": "1"},
         {"Id": "bad", "MessageBody": "\x00"},
         {"Id": "late", "MessageBody": "2", "DelaySeconds": 900},
@@ -235,11 +242,8 @@ def test_a_poison_message_goes_to_the_dead_letter_queue_and_back(sqs: Any, name:
     assert (again["Body"], again["Attributes"]["ApproximateReceiveCount"]) == ("poison", "1")
     assert again["MessageAttributes"] == attributes
     sqs.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
-    for _ in range(10_000):
-        (task,) = sqs.list_message_move_tasks(SourceArn=arn)["Results"]
-        if task["Status"] == "COMPLETED":
-            break
-    assert (task["Status"], task["ApproximateNumberOfMessagesMoved"]) == ("COMPLETED", 1)
+    until(lambda: _task(sqs, arn)["Status"] == "COMPLETED")
+    assert _task(sqs, arn)["ApproximateNumberOfMessagesMoved"] == 1
     with pytest.raises(ClientError) as error:
         sqs.cancel_message_move_task(TaskHandle=handle)
     assert _code(error) == "ResourceNotFoundException"
@@ -259,11 +263,7 @@ def test_a_move_goes_to_the_queue_that_is_named_and_can_be_cancelled(sqs: Any, n
     assert "already" in str(error.value)
     assert len(_receive(sqs, target, WaitTimeSeconds=20)) >= 1
     sqs.cancel_message_move_task(TaskHandle=handle["TaskHandle"])
-    for _ in range(10_000):
-        (task,) = sqs.list_message_move_tasks(SourceArn=arns[0])["Results"]
-        if task["Status"] == "CANCELLED":
-            break
-    assert task["Status"] == "CANCELLED"
+    until(lambda: _task(sqs, arns[0])["Status"] == "CANCELLED")
     with pytest.raises(ClientError) as error:
         sqs.start_message_move_task(SourceArn=f"{arns[0]}-none")
     assert _code(error) == "ResourceNotFoundException"

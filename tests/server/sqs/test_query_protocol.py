@@ -87,7 +87,7 @@ def test_a_message_goes_the_whole_way(query: Query, name: str) -> None:
 
 def test_a_batch_has_an_entry_for_each_outcome(query: Query, name: str) -> None:
     query("CreateQueue", QueueName=name)
-    fields = {}
+    fields: dict[str, str] = {}
     for n, body in enumerate(["one", "two", "\x01"], 1):
         entry = f"SendMessageBatchRequestEntry.{n}"
         fields |= {f"{entry}.Id": f"e{n}", f"{entry}.MessageBody": body}
