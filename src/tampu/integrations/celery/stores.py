@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 
@@ -35,10 +36,19 @@ def release(url: str) -> None:
     store.close()
 
 
+def close_all() -> None:
+    """Close the stores of this process, whoever uses them: at its end, and after tests."""
+    with _lock:
+        mine = [_open.pop(key)[0] for key in list(_open) if key[0] == os.getpid()]
+    for store in mine:
+        store.close()
+
+
 def _after_fork() -> None:
     """The parent's thread may have held the lock."""
     global _lock  # noqa: PLW0603 - a new one for this process
     _lock = threading.Lock()
 
 
+atexit.register(close_all)
 os.register_at_fork(after_in_child=_after_fork)
