@@ -42,6 +42,7 @@ class PlainBatch:
         self.copies: list[tuple[str, Sequence[int] | None]] = []
         """Queues that get copies under ids of the store, and of which messages; None: of all."""
         self._made: list[tuple[Body, bytes]] = []
+        self._copied: dict[tuple[int, int, str], list[Item]] = {}
 
     def column(self, path: tuple[str, ...]) -> list[Any]:
         """A field inside of each payload; an object that equals nothing else where there is none."""
@@ -74,7 +75,11 @@ class PlainBatch:
         return [Item(body, packed, attempts, ordering, ends=self.ends) for body, packed in self._made]
 
     def copied_items(self, queue: str, chosen: Sequence[int] | None) -> list[Item]:
-        """The items of copies, as their queue gets them."""
+        """The items of copies, as their queue gets them; the same list for queues that get the same."""
         settings = self.settings_of(queue)
-        made = self._made if chosen is None else [self._made[at] for at in chosen]
-        return [Item(body, packed, settings.max_attempts, settings.ordering) for body, packed in made]
+        validate.check_open(queue, settings)
+        same = id(chosen), settings.max_attempts, settings.ordering
+        if same not in self._copied:
+            made = self._made if chosen is None else [self._made[at] for at in chosen]
+            self._copied[same] = [Item(*one, settings.max_attempts, settings.ordering) for one in made]
+        return self._copied[same]

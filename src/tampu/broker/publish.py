@@ -186,6 +186,8 @@ def publish_call(
     simple: bool = False,
     remember_us: int = 0,
     batch_id: str | None = None,
+    *,
+    copy: bool = False,
 ) -> Publish:
     """The call that stores these items, with the settings of their queue."""
     return Publish(
@@ -199,6 +201,7 @@ def publish_call(
         settings.group_rate,
         batch_id,
         _BATCH_ID_US,
+        copy,
     )
 
 
@@ -315,7 +318,7 @@ def _plain_calls(tenant: str, batch: PlainBatch, remember_us: int) -> Publish | 
     if not batch.copies:
         return stored
     copies = [
-        publish_call(tenant, name, batch.settings_of(name), batch.copied_items(name, chosen), simple=True)
+        publish_call(tenant, name, batch.settings_of(name), batch.copied_items(name, chosen), simple=True, copy=True)
         for name, chosen in batch.copies
     ]
     return PublishSet([stored], copies, [(0, at) for at in range(len(items))])
@@ -359,7 +362,7 @@ def _through_steps(
     if len(stored) == 1 and not (copies or batch.spreads or batch.timers):
         return stored[0]
     spread = [
-        publish_call(tenant, name, batch.settings_of(name), made.spread(name, some), simple=True)
+        publish_call(tenant, name, batch.settings_of(name), made.spread(name, some), simple=True, copy=True)
         for name, some in batch.spreads
     ]
     numbers = {name: (number, itertools.count()) for number, name in enumerate(by_queue)}
