@@ -257,12 +257,14 @@ def prepare(
     if settings.status != "open":
         validate.check_open(queue, settings)
     if settings.policies and batch_id is None and (plain := validate.payloads(settings, news)) is not None:
+        checked: tuple[list[Item], bool, Sequence[Any] | None]
         batch = PlainBatch(queue, settings, plain, settings_of)
         if batch.run():
             return _plain_calls(tenant, batch, remember_us)
-        items, simple, values = plain.items(settings), True, plain.values
+        checked = plain.items(settings), True, plain.values
     else:
-        items, simple, values = validate.items(queue, settings, news)
+        checked = validate.items(queue, settings, news)
+    items, simple, values = checked
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
     steps = settings.policies or (publish_steps.ADDED and publish_steps.wanted(queue, settings))

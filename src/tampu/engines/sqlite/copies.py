@@ -37,6 +37,11 @@ def publish_ended(
     db.send("insert_ended_at_once", q, state, now, seqs)
 
 
+def insert_correlations(db: Db, words: Blobs, seqs: Ints) -> None:
+    """Record the hashes of correlation ids, which all have the same length."""
+    db.send("insert_correlation_words", b"".join(word or b"" for word in words), seqs)
+
+
 def _insert(db: Db, now: int, most: int, qs: Ints, seqs: Ints, bodies: Blobs) -> None:
     """The numbers are evenly spaced, as those of one commit are."""
     first = seqs[0] or 0

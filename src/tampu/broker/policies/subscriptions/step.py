@@ -43,9 +43,11 @@ class BroadcastStep:
                 draft.end_done(why)
 
     def apply_plain(self, batch: PlainBatch) -> bool:
-        subscriptions, copies = batch.settings.subscriptions, []
+        subscriptions = batch.settings.subscriptions
+        copies: list[tuple[str, Sequence[int] | None]] = []
         for subscription in subscriptions:
-            queue, chosen = subscription.own_queue, None
+            queue = subscription.own_queue
+            chosen: list[int] | None = None
             settings = batch.settings_of(queue)
             if not settings.simple or settings.max_payload < batch.settings.max_payload:
                 return False

@@ -53,12 +53,12 @@ VALUES ($1, $4, CAST($6 AS TEXT), CAST($7 AS TEXT), $2, $5, $3)
 -- Out: nothing
 UPDATE tampu_message SET body = $2 WHERE seq = $1
 
--- name: insert_correlations
+-- name: insert_correlation_words
 -- Records the correlation ids of messages.
 -- Run by: publish, free with bodies, import
--- In:  rows: $1 hash of tenant and correlation id, $2 seq
+-- In:  $1 hashes of tenant and correlation id, one after the other, $2 a list: seqs
 -- Out: nothing
-INSERT OR IGNORE INTO tampu_correlation (word, seq) VALUES ($1, $2)
+INSERT OR IGNORE INTO tampu_correlation (word, seq) SELECT substr($1, 16 * key + 1, 16), value FROM json_each($2)
 
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
