@@ -27,7 +27,19 @@ from tampu.worker.transactions import AsyncTaskTransaction, TaskTransaction, by_
 P = ParamSpec("P")
 R = TypeVar("R")
 _INTERNAL = frozenset(
-    ("add", "declared", "open", "opening", "private", "publishing", "receiving", "running", "use", "use_store_at")
+    (
+        "add",
+        "declared",
+        "open",
+        "opening",
+        "private",
+        "publishing",
+        "receiving",
+        "running",
+        "token",
+        "use",
+        "use_store_at",
+    )
 )
 """Names for the other modules of tampu. Those of a user are in docs/reference/library.md."""
 
@@ -50,7 +62,7 @@ class App(Periodic):
         self._given = url if isinstance(url, Store) else None
         self.url = None if isinstance(url, Store) else url
         self.tenant = url.tenant if isinstance(url, Store) else tenant
-        self._token = token
+        self.token = token
         self._options = options
         self.middleware = list(middleware)
         self.publishing = overriding(self.middleware, "publish")
@@ -75,21 +87,21 @@ class App(Periodic):
                 hint="use a file or a server as store, or run the task without execution='process'",
             )
         given = {**self._options, **more}
-        if self._token is not None:
-            given["token"] = self._token
+        if self.token is not None:
+            given["token"] = self.token
         return opening.open(self.url, tenant=self.tenant, **given)
 
     def opening(self) -> dict[str, Any]:
         """The url and options with which another process opens the same store."""
         options = {**self._options, "tenant": self.tenant}
-        if self._token is not None:
-            options["token"] = self._token
+        if self.token is not None:
+            options["token"] = self.token
         return {"url": None if self.url is None else os.fspath(self.url), "options": options}
 
-    def use_store_at(self, url: str | None, tenant: str) -> None:
+    def use_store_at(self, url: str | None, tenant: str, token: str | None = None) -> None:
         """In a child process: use the store of the worker."""
         self._store_unreachable = str(url).startswith("memory:")
-        self.url, self.tenant = url, tenant
+        self.url, self.tenant, self.token = url, tenant, token
 
     @property
     def private(self) -> bool:

@@ -22,7 +22,7 @@ Type = Annotated[str | None, option("--type", "Only messages of this type")]
 Error = Annotated[str | None, option("--error", "Only those whose error has this text", metavar="TEXT")]
 Fingerprint = Annotated[str | None, option("--fingerprint", "Only this group of errors; see tampu dead groups")]
 Since = Annotated[str | None, option("--since", "Only those that died within this time: 30m, 7d", metavar="TIME")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Messages, in place of filters")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Messages, in place of filters")]
 DryRun = Annotated[bool, option("--dry-run", "Only say how many there are, and where")]
 ReplayId = Annotated[str, typer.Argument(metavar="REPLAY", help="The id that tampu dead replay has shown")]
 
