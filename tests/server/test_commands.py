@@ -16,7 +16,7 @@ import pytest
 
 import tampu
 from tampu.cli.commands.serve.server import serve
-from tampu.server.settings import ServerSettings, load
+from tampu.server.settings import DURATIONS, ServerSettings, load
 from tests.cli.run_command import Command
 from tests.conformance.harness import until
 from tests.server.web import Web
@@ -111,6 +111,11 @@ def test_a_flag_is_stronger_than_the_environment_and_that_than_the_file(
     monkeypatch.setenv("TAMPU_URL", "b.db")
     held = load(file, url="c.db")
     assert (held.url, held.port, held.max_wait) == ("c.db", 2, 5)
+    monkeypatch.setenv("TAMPU_IDLE_TIMEOUT", "2m")
+    timed = load(file, stop_timeout="1m30s")
+    assert (timed.idle_timeout, timed.stop_timeout) == (120, 90)
+    with pytest.raises(tampu.InvalidConfig, match="not a duration"):
+        load(file, read_timeout="soon")
     file.write_text("prot = 1\n")
     with pytest.raises(tampu.InvalidConfig, match="prot"):
         load(file)
@@ -126,7 +131,8 @@ def test_every_setting_is_an_option_of_its_type_and_in_the_reference() -> None:
         assert f"| `{name}` |" in page, name
         assert about.description in page, name
         if name != "url":
-            assert (kind if kind in (bool, int, float) else str) in get_args(get_args(flags[name].annotation)[0]), name
+            plain = kind in (bool, int, float) and name not in DURATIONS
+            assert (kind if plain else str) in get_args(get_args(flags[name].annotation)[0]), name
 
 
 def test_an_address_in_use_is_reported(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def simplify(parameter: Any) -> None:
             parameter.metavar = _word(parameter)
         if parameter.metavar == "N" and None not in (parameter.min, parameter.max):
             parameter.metavar = f"{parameter.min}-{parameter.max}"
-        parameter._get_number_range_help_str = lambda: None
+        parameter.min = parameter.max = None  # of the help only; what is given is checked by the annotation
 
 
 def _simplify_argument(parameter: Any) -> None:
