@@ -122,6 +122,8 @@ def test_documents_have_the_names_of_the_server(node: Stall, command: Command) -
     with store:
         message = store.publish("q", {"a": 1}, labels={"b": "c"}, delay=60, hold=None)
         store.schedules.put("nightly", queue="q", payload=1, every=60, ttl=5)
+        store.publish("q", 1)
+        store.reject(store.claim("q")[0], error=ValueError("no network"))
     remote = ("--url", node.url, "--token", node.token)
     pairs = {
         f"/v1/messages/{message.id}": command.ok("show", message.id, *remote),
@@ -129,6 +131,12 @@ def test_documents_have_the_names_of_the_server(node: Stall, command: Command) -
         "/v1/schedules/nightly": command.ok("schedule", "show", "nightly", *remote),
         "/v1/check": command.ok("doctor", *remote),
         "/v1/schedules": command.ok("schedule", "list", *remote),
+        "/v1/queues/q/messages?state=dead": command.ok("list", "q", "--state", "dead", *remote),
+        "/v1/dead": command.ok("dead", "list", *remote),
+        "/v1/dead/groups": command.ok("dead", "groups", *remote),
+        "/v1/agents": command.ok("agents", "list", *remote),
+        "/v1/audit": command.ok("audit", *remote),
+        "/v1/journal?limit=3": command.ok("journal", *remote),
     }
     web = Web(node.url, node.token)
     for path, document in pairs.items():
@@ -136,7 +144,7 @@ def test_documents_have_the_names_of_the_server(node: Stall, command: Command) -
 
 
 def _same_names(answer: Any, document: Any, where: str) -> None:
-    if isinstance(answer, dict):
+    if isinstance(answer, dict) and not where.endswith(("position", "latest")):  # texts that --after takes
         assert not answer.keys() - document.keys(), f"{where}: {answer.keys() - document.keys()}"
         for name, value in answer.items():
             _same_names(value, document[name], f"{where}.{name}")

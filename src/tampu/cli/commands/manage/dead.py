@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 import tampu
-from tampu.cli import output, parse
+from tampu.cli import documents, output, parse
 from tampu.cli.app import command, group, option
 from tampu.cli.output import text
 from tampu.cli.session import Session
@@ -68,15 +68,8 @@ def list_dead(
         [text(m.queue, "bold"), m.id, m.type or "", m.reason or "", output.ago(m.ended_at), m.last_error or ""]
         for m in found
     )
-    document = {"messages": [_shown(m) for m in found]}
+    document = {"messages": [documents.message(m) for m in found]}
     session.out.rows(document, ["queue", "id", "type", "reason", "died", "error"], rows, fold=["error"])
-
-
-def _shown(message: tampu.Message) -> dict[str, Any]:
-    return {
-        "id": message.id, "queue": message.queue, "type": message.type, "reason": message.reason,
-        "error": message.last_error, "attempts": message.attempts, "ended_at": message.ended_at,
-    }  # fmt: skip
 
 
 @command("groups", _PANEL, of=dead)
