@@ -74,7 +74,7 @@ def lease(value: tampu.Lease) -> dict[str, Any]:
 
 def transition(t: tampu.Transition) -> dict[str, Any]:
     return {
-        **_fields(t, "partition", "offset", "at", "tenant", "queue", "verb", "id"),
+        **_fields(t, "partition", "offset", "at", "at_us", "tenant", "queue", "verb", "id"),
         **_fields(t, "state", "attempt", "type", "worker", "detail", "fingerprint", "correlation_id"),
     }
 
