@@ -1,6 +1,8 @@
 """`tampu top`: what happens in a store now, over any url."""
 
 import io
+import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 
@@ -12,6 +14,7 @@ from tampu.cli import output
 from tampu.cli.top import rates
 from tampu.cli.top.overview import Overview
 from tests.cli.run_command import Command
+from tests.cli.test_process import started
 from tests.servers.http import Stall
 
 
@@ -89,6 +92,16 @@ def test_it_refreshes_until_told_to_stop_and_shows_that_the_store_does_not_answe
     calls.clear()
     assert "it is away" not in command("top", "--times", "3", "--interval", "50ms").out
     assert len(calls) == 3
+
+
+def test_ctrl_c_ends_it_without_an_error(command: Command) -> None:
+    command.ok("publish", "q", "1")
+    with started("top", "--json", "--interval", "50ms", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (0, "")
 
 
 def test_in_a_terminal_it_has_the_screen_and_gives_it_back(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

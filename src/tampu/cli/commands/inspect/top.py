@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from tampu.cli.app import command, option
 from tampu.cli.output import exit_if_unread
 from tampu.cli.session import Session
 from tampu.cli.top import view
-from tampu.cli.top.overview import Overview, Picture
+from tampu.cli.top.overview import Overview
 
 _SHORTEST = 0.05
 
@@ -31,40 +32,40 @@ def top(
     seconds = max(_SHORTEST, parse.duration(interval, "interval"))
     on_terminal = session.out.console.is_terminal
     most = 1 if once or not (session.json or on_terminal or times) else times
-    with session.open() as store, contextlib.ExitStack() as screen:
-        overview, pause = Overview(store), threading.Event()
-        picture = overview.take()
+    with session.open() as store, contextlib.suppress(KeyboardInterrupt):
+        overview = Overview(store)
         if session.json or most == 1:
-            _print(session, overview, picture, seconds, most)
-            return
-        from rich.live import Live
+            _print(session, overview, seconds, most)
+        else:
+            _draw(session, overview, seconds, most, on_terminal=on_terminal)
 
-        live = screen.enter_context(Live(console=session.out.console, auto_refresh=False, screen=on_terminal))
-        problem: str | None = None
-        done = 0
-        while True:
+
+def _print(session: Session, overview: Overview, seconds: float, most: int | None) -> None:
+    pause = threading.Event()
+    for number in itertools.count(1):
+        picture = overview.take()
+        if session.json:
+            session.out.document(picture.document())
+        else:
+            session.out.show(view.draw(picture, session.shown))
+        if number == most:
+            return
+        pause.wait(seconds)
+        exit_if_unread()
+
+
+def _draw(session: Session, overview: Overview, seconds: float, most: int | None, *, on_terminal: bool) -> None:
+    """Draw in place. If the store does not answer, the last picture stays, with the reason above."""
+    from rich.live import Live
+
+    picture, problem, pause = overview.take(), None, threading.Event()
+    with Live(console=session.out.console, auto_refresh=False, screen=on_terminal) as live:
+        for number in itertools.count(1):
             live.update(view.draw(picture, session.shown, problem), refresh=True)
-            done += 1
-            if done == most:
+            if number == most:
                 return
             pause.wait(seconds)
             try:
                 picture, problem = overview.take(), None
             except tampu.StorageError as error:
                 problem = f"the store does not answer: {error.message}"
-
-
-def _print(session: Session, overview: Overview, picture: Picture, seconds: float, most: int | None) -> None:
-    done = 0
-    pause = threading.Event()
-    while True:
-        if session.json:
-            session.out.document(picture.document())
-        else:
-            session.out.show(view.draw(picture, session.shown))
-        done += 1
-        if done == most:
-            return
-        pause.wait(seconds)
-        exit_if_unread()
-        picture = overview.take()
