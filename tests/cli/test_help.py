@@ -36,6 +36,7 @@ def test_no_help_has_types_in_angle_brackets_or_brackets_in_brackets(command: Co
     for path in _commands(get_command(app)):
         shown = command(*path, "--help").out
         assert not re.search(r"<(int|str|bool|float|path|list|.*range)", shown), path
+        assert "SECONDS" not in shown, path
         usage = next(line for line in shown.splitlines() if "Usage:" in line)
         assert not re.search(r"\[\[|\{|\.\.\.", usage), usage
         assert "--token" in shown or path == ("help",), path

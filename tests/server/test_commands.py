@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -84,6 +85,9 @@ def test_keys_are_made_listed_rotated_and_revoked_on_the_store(tmp_path: Path, m
     assert command.ok("keys", "list") == {"keys": []}
     assert command("keys", "revoke", id).code == 3
     assert command("keys", "create", "x", "--grant", "dance").code == 2
+    timed = command.ok("keys", "create", "timed", "--grant", "view", "--expires-in", "30d")["key"]
+    lifetime = datetime.fromisoformat(timed["expires_at"]) - datetime.fromisoformat(timed["created_at"])
+    assert lifetime == timedelta(days=30)
 
 
 @pytest.mark.parametrize(

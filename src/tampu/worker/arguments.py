@@ -187,10 +187,11 @@ class Arguments:
         if value is None and self.may_return_none:
             return None
         raw = _encode_msgpack(value)
-        if values.find_change(value, _decode_any(raw)) is not None:
-            values.pack(value, _encode_msgpack, self._decode_result)
-        elif self._checks_result:
-            self._decode_result(raw)
+        read = self._decode_result if self._checks_result else _decode_any
+        if values.find_change(value, read(raw)) is not None and (
+            read is _decode_any or values.find_change(value, _decode_any(raw)) is not None
+        ):
+            values.pack(value, _encode_msgpack, read)
         return msgspec.Raw(raw)
 
     def _decode_result(self, raw: bytes) -> Any:

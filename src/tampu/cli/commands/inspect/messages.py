@@ -46,7 +46,17 @@ _RARE = (tampu.State.HELD, tampu.State.CANCELLED, tampu.State.EXPIRED)
 def message_table(messages: list[tampu.Message], *, states: bool = True) -> Table:
     """Messages, one per line."""
     ranked = any(m.priority for m in messages)
-    columns = ["id", *["state"] * states, "type", "attempts", *["prio"] * ranked, "when", "progress", "error", "at"]
+    columns = [
+        "id",
+        *["state"] * states,
+        "type",
+        "attempts",
+        *["prio"] * ranked,
+        "when",
+        "progress",
+        "error",
+        "raised at",
+    ]
     rows = []
     for m in messages:
         found = documents.payload(m)
@@ -56,7 +66,7 @@ def message_table(messages: list[tampu.Message], *, states: bool = True) -> Tabl
         error, place = (m.last_error, _place(m)) if dead else (None, None)
         row += [*[count(m.priority)] * ranked, _when(m), output.share(m.progress), text(error, "red"), place]
         rows.append([*row, output.short(value)])
-    fold = ("type", "when", "progress", "error", "at", "payload")
+    fold = ("type", "when", "progress", "error", "raised at", "payload")
     return output.table([*columns, "payload"], rows, fold=fold, right=("prio",))
 
 
