@@ -28,8 +28,9 @@ class Rates:
     def __init__(self, store: tampu.Store) -> None:
         self._store = store
         latest = store.journal(limit=1).latest
-        self._position = {partition: max(0, end - _MOST_READ) for partition, end in latest.items()}
-        self._whole = all(end <= _MOST_READ for end in latest.values())
+        back = max(1, _MOST_READ // max(1, len(latest)))
+        self._position = {partition: max(0, end - back) for partition, end in latest.items()}
+        self._whole = all(end <= back for end in latest.values())
         """True if nothing that happened within the window was left out at the beginning."""
         self._first: float | None = None
         self._counts: deque[tuple[float, Counter[tuple[str, str]]]] = deque()
