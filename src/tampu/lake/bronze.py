@@ -104,7 +104,7 @@ def _fetched(store: Any, ends: pa.Table, run: str) -> Iterator[pa.RecordBatch]:
         start += size
         yield from rows.to_batches()
         largest = max(largest, pc.max(pc.binary_length(rows["payload"])).as_py() or 0)
-        size = min(size * 2, _MOST) if rows.nbytes < _FULL else max(1, size // 4)
+        size = min(size * 4, _MOST) if rows.nbytes < _FULL else max(1, size // 4)
 
 
 def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
