@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +36,8 @@ _GIVEN = ("spark", "days", "until", "objectives", "known")
 """What a function may ask for besides tables."""
 _STAYS = "_facts.stays"
 _MESSAGES = "silver.messages"
+_COUNTED = 4
+"""So many rows that are only counted, once, cost as much as one of facts."""
 
 
 def refresh(
@@ -136,27 +138,7 @@ def compute(
         return (file.tenant or "") in tenants and tables[0].period(file.day) in periods
 
     if days and tenants:
-        chosen = {}
-        for name in {name for table in tables for name in inputs(work, table).values()} - set(found):
-            files = work.table(payloads.view_of(name)[0]).files()
-            if name == _STAYS:  # a stay counts from when it began to when it ended
-                first = min(days).isoformat()
-                chosen[name] = [file for file in files if file.tenant in tenants and (file.day or "") >= first]
-            elif name == WAITING:
-                chosen[name] = [file for file in files if file.tenant in tenants]
-            else:
-                chosen[name] = [file for file in files if covered(file)]
-        known = None
-        if facts.ends in tables:
-            counted = [file for file in work.table(ENDED).files() if covered(file)]
-            chosen[_MESSAGES], known = _not_counted(work, chosen[_MESSAGES], counted, objectives)
-        many = sum(file.rows for files in chosen.values() for file in files)
-        with jobs.configured(work.spark, many, payloads=any(name.startswith("bronze.") for name in chosen)):
-            built = _built(work, tables, chosen, days, objectives, known)
-            for table in tables:
-                if table.name not in GOLD:
-                    own_tables.open_table(work.here, table, built[table.name])
-            found = work.write({name: (frame, None) for name, frame in built.items()})
+        found = _written(work, tables, covered, days, tenants, objectives)
     work.took("gold.compute", began)
     work.on_step("computed")
     for name, new in found.items():
@@ -173,6 +155,39 @@ def compute(
     for table in tables:
         if table.name not in GOLD and table.name in work.here.tables:
             own_tables.note_version(work.here, table)
+
+
+def _written(
+    work: Round,
+    tables: Sequence[Table],
+    covered: Callable[[DataFile], bool],
+    days: Collection[date],
+    tenants: Collection[str],
+    objectives: Sequence[Objective],
+) -> dict[str, list[DataFile]]:
+    """Data files of these tables, which count for nothing yet. One job."""
+    chosen = {}
+    for name in {name for table in tables for name in inputs(work, table).values()} - {table.name for table in tables}:
+        files = work.table(payloads.view_of(name)[0]).files()
+        if name == _STAYS:  # a stay counts from when it began to when it ended
+            first = min(days).isoformat()
+            chosen[name] = [file for file in files if file.tenant in tenants and (file.day or "") >= first]
+        elif name == WAITING:
+            chosen[name] = [file for file in files if file.tenant in tenants]
+        else:
+            chosen[name] = [file for file in files if covered(file)]
+    known, many = None, sum(file.rows for files in chosen.values() for file in files)
+    if facts.ends in tables:
+        many -= sum(file.rows for file in chosen[_MESSAGES])
+        counted = [file for file in work.table(ENDED).files() if covered(file)]
+        chosen[_MESSAGES], known = _not_counted(work, chosen[_MESSAGES], counted, objectives)
+        many += sum(file.rows for file in chosen[_MESSAGES]) // _COUNTED
+    with jobs.configured(work.spark, many, payloads=any(name.startswith("bronze.") for name in chosen)):
+        built = _built(work, tables, chosen, days, objectives, known)
+        for table in tables:
+            if table.name not in GOLD:
+                own_tables.open_table(work.here, table, built[table.name])
+        return work.write({name: (frame, None) for name, frame in built.items()})
 
 
 def _not_counted(

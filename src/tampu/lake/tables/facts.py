@@ -178,8 +178,8 @@ def ends(
 ) -> DataFrame:
     """Messages that ended, by the file of silver.messages that has them, whose name is in `_file`.
 
-    A replay takes an end back: then its file is written anew, and counted anew. Of files that stay as they are, ``known``
-    has what was counted before. Of messages that ended elsewhere nothing is counted, but that there were some.
+    A replay takes an end back: then its file is written anew, and counted anew. ``known`` is what was counted before,
+    of files that stayed as they were. Of messages that ended elsewhere it is only noted that there are some.
     """
     within: dict[float, list[str]] = {}
     for queue, seconds in _latencies(objectives):

@@ -34,9 +34,7 @@ _LOCAL = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 # What Java's second compiler does would cost a short job more than it gains.
-_SHORT = {
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-}
+_SHORT = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
 
 
 def session(
