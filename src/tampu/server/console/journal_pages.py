@@ -1,6 +1,8 @@
-"""What the dashboard reads from the journal: the timeline of one message, and recent failures."""
+"""What the console reads from the journal: the timeline of one message, recent failures, and the newest messages."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tampu.engines.port import Engine
 from tampu.model.journal import Position, Transition
@@ -12,6 +14,9 @@ _MAX_PAGES = 10
 _RECENT = 2_000
 """How many of the last transitions are searched for failures."""
 _FAILED = frozenset({"nack", "reject", "reap"})
+_STEP = 2_000
+_MOST_SEARCHED = 40_000
+"""Transitions that one page of messages looks at."""
 
 
 def timeline(engine: Engine, message: Message) -> tuple[list[Transition], bool]:
@@ -60,3 +65,47 @@ def failures(engine: Engine, tenant: str, most: int) -> list[Transition]:
             break
         position = page.position
     return found[: -most - 1 : -1]
+
+
+def backwards(
+    engine: Engine, tenant: str, before: Position | None, queue: str | None, wanted: Callable[[Transition], bool], most: int
+) -> tuple[list[Transition], Position | None]:
+    """(the newest transitions before a position that are wanted, newest first; where to go on, None at the beginning)
+
+    It looks at a bounded part of the journal, so there may be fewer than ``most``, and more further back.
+    """
+    latest = engine.journal(None, 1, tenant).latest
+    high = {p: min(offset, latest.get(p, 0)) for p, offset in (before or latest).items()}
+    high = {p: offset for p, offset in high.items() if p in latest and queue in (None, positions.queue_of(p) or queue)}
+    found: list[Transition] = []
+    for _ in range(max(1, _MOST_SEARCHED // (_STEP * max(1, len(high))))):
+        low = {p: max(0, offset - _STEP) for p, offset in high.items()}
+        part = _between(engine, tenant, {**latest, **low}, high)
+        if not part and all(offset == 0 for offset in low.values()):
+            return found, None
+        for transition in reversed(part):
+            if wanted(transition):
+                found.append(transition)
+                if len(found) == most:
+                    rest = {p: offset for p, offset in low.items()}
+                    for later in part:  # go on just before what was taken
+                        if (later.at_us, later.offset) < (transition.at_us, transition.offset):
+                            rest[later.partition] = max(rest[later.partition], later.offset)
+                    return found, rest
+        high = low
+        if not any(high.values()):
+            return found, None
+    return found, high
+
+
+def _between(engine: Engine, tenant: str, low: Position, high: Position) -> list[Transition]:
+    """The transitions after one position up to another, in the order of time."""
+    found: list[Transition] = []
+    position = low
+    while True:
+        page = engine.journal(position, _STEP, tenant)
+        found += [t for t in page.transitions if t.partition in high and t.offset <= high[t.partition]]
+        done = all(page.position.get(p, 0) >= offset for p, offset in high.items())
+        if done or page.position == position:
+            return sorted(found, key=lambda t: (t.at_us, t.offset))
+        position = page.position
