@@ -10,20 +10,10 @@ import tampu
 from tampu.broker import access
 from tampu.server.auth.grants import parse
 from tampu.server.auth.key_admin import KeyAdmin
+from tests.browser.conftest import live, sign_in
 from tests.servers.http import Server
 
 HOSTILE = "</pre><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>{{ 7*7 }}"
-
-
-def sign_in(page: Page, server: Server, token: str | None = None) -> None:
-    page.goto(server.url)
-    page.get_by_label("Key").fill(token or server.token)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
-
-
-def live(page: Page) -> None:
-    expect(page.get_by_role("status")).to_have_text("live")
 
 
 def cell(page: Page, queue: str, column: str) -> Locator:
@@ -50,12 +40,12 @@ def test_the_link_of_the_start_signs_in_once(page: Page, server: Server) -> None
     link = server.running.about(sign_in=True).sign_in
     assert link is not None
     page.goto(link)
-    expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", exact=True)).to_be_visible()
     assert "token" not in page.url
     page.goto("about:blank")  # a page without its cookie would load itself again, in the middle of what follows
     page.context.clear_cookies()
     page.goto(link)
-    expect(page.get_by_role("heading", name="Queues", exact=True)).to_have_count(0)
+    expect(page.get_by_role("heading", name="Overview", exact=True)).to_have_count(0)
 
 
 def test_counts_rates_and_failures_move_by_themselves(page: Page, server: Server, store: tampu.Store) -> None:

@@ -58,8 +58,7 @@ class View:
         self.page = page
         self.all_tenants = all_tenants
         """True if the caller may act in every tenant."""
-        depth = request.scope["path"].removeprefix(request.scope.get("root_path", "")).count("/")
-        self.root = "../" * (depth - 1)
+        self.root = root_of(request.scope)
         """The relative address of the console."""
         self.query = _fields(request.scope["query_string"])
         self.form: dict[str, str] = {}
@@ -262,6 +261,12 @@ class _Route(APIRoute):
 
 
 # -- answers
+
+
+def root_of(scope: Any) -> str:
+    """The relative address of the console, as seen from this request."""
+    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+    return "../" * (path.count("/") - 1)
 
 
 def html(template: str, root: str, status: int = 200, **values: Any) -> Response:

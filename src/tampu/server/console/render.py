@@ -18,6 +18,7 @@ from tampu.model.message import JSON, MSGPACK, Message
 from tampu.palette import PALETTE
 
 _HERE = Path(__file__).parent
+STATIC = _HERE / "static"
 _MAX_SHOWN = 20_000
 """Characters of a payload that are shown."""
 _MOST_DUMPED = 4096
@@ -58,7 +59,7 @@ def render(template: str, **values: Any) -> str:
 
 @functools.cache
 def _files() -> dict[str, tuple[bytes, str]]:
-    files = (path for path in (_HERE / "static").rglob("*.*") if path.suffix in KINDS)
+    files = (path for path in STATIC.rglob("*.*") if path.suffix in KINDS)
     found = {path.name: (path.read_bytes(), KINDS[path.suffix]) for path in files}
     return {**found, "palette.css": (PALETTE.encode(), KINDS[".css"])}
 

@@ -13,7 +13,7 @@ from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.store import AllVerbs
 from tampu.engines import port
-from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.errors import InvalidMessage, InvalidState, NotFound, TampuError
 from tampu.model.journal import Transition
 from tampu.model.message import JSON, Message, State
 from tampu.model.outcome import Outcome
@@ -41,8 +41,8 @@ async def _find(view: View, id: str, permission: str = "view") -> Message:
 async def show(view: View, id: str) -> Response:
     try:
         message = await _find(view, id)
-    except TampuError as error:
-        if isinstance(error, NotFound) and await _is_story(view, id):
+    except (NotFound, InvalidMessage):  # not the id of a message
+        if await _is_story(view, id):
             return redirect(view.root + address("messages", correlation=id))
         raise
     transitions, whole = await view.read(journal_pages.timeline, view.engine, message)
