@@ -46,7 +46,9 @@ def _set_up(store: tampu.Store) -> None:
         "large-orders", when="message.payload.total > 5000.0", queues=["shop.orders"], actions=[{"copy": "reports"}]
     )
     store.schedules.put("nightly-report", queue="reports", cron="0 2 * * *", payload={"kind": "sales"}, type="report")
-    store.schedules.put("sync-stock", queue="shop.orders", every=900, payload={"customer": 1, "total": 0.0}, type="sync")
+    store.schedules.put(
+        "sync-stock", queue="shop.orders", every=900, payload={"customer": 1, "total": 0.0}, type="sync"
+    )
     store.alerts.put("dead-emails", measure="dead", above=3, queues=["shop.emails"])
     store.patterns.put(
         "refund",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -38,13 +38,13 @@ SHOWN = {
     "put/rules": ("Rules", "A new rule"),
 }
 """Heading and some text of each address."""
-PICTURES = {"": "console-overview", "queues/shop.emails": "console-queue", "dead": "console-dead"}
+PICTURES = {"": "dashboard", "queues/shop.emails": "console-queue", "dead": "console-dead"}
 
 
 @pytest.fixture(scope="module")
-def signed_in(shop: Server) -> Iterator[dict[str, list[dict[str, object]]]]:
+def signed_in(shop: Server) -> dict[str, list[dict[str, object]]]:
     """The cookies of a session, which the tests share: signing in takes as long as a page."""
-    yield {}
+    return {}
 
 
 @pytest.fixture
@@ -126,9 +126,7 @@ def test_without_a_script_pages_and_acts_work(
     expect(plain.locator("#notice")).to_have_count(0)
 
 
-def test_what_is_published_elsewhere_appears_and_what_is_typed_stays(
-    seen: Page, shop: Server
-) -> None:
+def test_what_is_published_elsewhere_appears_and_what_is_typed_stays(seen: Page, shop: Server) -> None:
     with tampu.open(shop.settings.url, maintenance=False) as store:
         seen.goto(f"{shop.url}/messages?queue=news")
         live(seen)

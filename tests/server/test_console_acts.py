@@ -92,7 +92,11 @@ def test_nobody_acts_signed_out_or_from_another_site(stall: Stall, shop: tampu.S
     for path in _acts():
         filled = _filled(path, shop)
         assert _ask(stall, "POST", filled, "name=x")[0] == 401, filled
-        for headers in ({"sec_fetch_site": "cross-site"}, {"origin": "https://evil.example"}, {"sec_fetch_site": "same-site"}):
+        for headers in (
+            {"sec_fetch_site": "cross-site"},
+            {"origin": "https://evil.example"},
+            {"sec_fetch_site": "same-site"},
+        ):
             status, _, _ = _ask(stall, "POST", filled, "name=x&sure=yes", cookie=admin, **headers)
             assert status == 403, (filled, headers)
     assert shop.queues.get("emails").status == "open"
@@ -157,13 +161,14 @@ def test_hostile_texts_are_only_text_on_every_page(stall: Stall, shop: tampu.Sto
     shop.rules.put("h", queues=["hostile"], when=f"message.type == {HOSTILE!r}", actions=[{"archive": True}])
     shop.schemas.put("h", {"description": HOSTILE}, queues=["hostile"])
     admin = _session(stall, stall.token)
-    query = urllib.parse.urlencode({name: HOSTILE for name in ("error", "worker", "key", "type", "correlation", "actor")})
+    query = urllib.parse.urlencode(dict.fromkeys(("error", "worker", "key", "type", "correlation", "actor"), HOSTILE))
     paths = [page.path for page in PAGES if page.listed] + [
         "queues/hostile", f"messages/{message.id}", "rules/h", "schemas/h", f"messages?{query}", f"dead?error={query}",
-        f"audit?{query}", "queues/hostile/settings", f"messages/{message.id}/edit", f"find?id={urllib.parse.quote(HOSTILE)}",
+        f"audit?{query}", "queues/hostile/settings", f"messages/{message.id}/edit",
+        f"find?id={urllib.parse.quote(HOSTILE)}",
     ]  # fmt: skip
     for path in paths:
-        _, text, headers = _ask(stall, "GET", path, cookie=f'{admin}; {NOTICE}={urllib.parse.quote(HOSTILE)}')
+        _, text, headers = _ask(stall, "GET", path, cookie=f"{admin}; {NOTICE}={urllib.parse.quote(HOSTILE)}")
         assert "<script>window" not in text, path
         assert "<img src=x" not in text, path
         assert "'unsafe" not in headers["content-security-policy"] if "content-security-policy" in headers else True
@@ -174,14 +179,18 @@ def test_hostile_texts_are_only_text_on_every_page(stall: Stall, shop: tampu.Sto
 
 def test_what_was_done_is_said_once(stall: Stall, shop: tampu.Store) -> None:
     admin = _session(stall, stall.token)
-    status, _, headers = _ask(stall, "POST", "queues/emails/status/pause", "", cookie=admin, sec_fetch_site="same-origin")
+    status, _, headers = _ask(
+        stall, "POST", "queues/emails/status/pause", "", cookie=admin, sec_fetch_site="same-origin"
+    )
     assert (status, headers["location"]) == (303, "../../../queues/emails")
     notice = re.search(rf"{NOTICE}=([^;]*); HttpOnly", headers["set-cookie"])
     assert notice is not None
     _, text, headers = _ask(stall, "GET", "queues/emails", cookie=f"{admin}; {NOTICE}={notice[1]}")
     assert "emails is paused." in text
     assert f'{NOTICE}=""' in headers["set-cookie"]
-    (record,) = [one for one in shop.audit(action="queue.config", target="emails") if one.before and one.actor == "admin"]
+    (record,) = [
+        one for one in shop.audit(action="queue.config", target="emails") if one.before and one.actor == "admin"
+    ]
     assert record.request_id is not None
 
 

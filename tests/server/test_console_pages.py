@@ -17,7 +17,7 @@ from tampu.server.console.pages import PAGES
 from tests.server.web import Web
 from tests.servers.http import Stall
 
-VENDOR = {"htmx.min.js": ("4.0.1", "version=\"4.0.1\""), "uplot.min.js": ("1.6.32", "1.6.32")}
+VENDOR = {"htmx.min.js": ("4.0.1", 'version="4.0.1"'), "uplot.min.js": ("1.6.32", "1.6.32")}
 
 
 class _Counted:
@@ -87,7 +87,7 @@ def test_changes_are_said_once_a_second_however_many_there_are(stall: Stall) -> 
         store.publish("others", 1)
         for n in range(300):
             store.publish("jobs", n)
-        lines = []
+        lines: list[bytes] = []
         while len(lines) < 2:
             line = answer.readline()
             if line.startswith(b"data"):

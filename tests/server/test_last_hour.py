@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -22,7 +23,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def store(clock: FakeClock) -> tampu.Store:
+def store(clock: FakeClock) -> Iterator[tampu.Store]:
     with tampu.open("memory://", clock=clock, maintenance=False) as made:
         yield made
 

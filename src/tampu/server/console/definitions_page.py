@@ -84,5 +84,3 @@ class DefinitionPages:
         return Ask(
             title=f"Delete {kind.word} {name}?", text=where, button="Delete", danger=True, do=do, back=self.where
         )
-
-

@@ -15,8 +15,9 @@ _RECENT = 2_000
 """How many of the last transitions are searched for failures."""
 _FAILED = frozenset({"nack", "reject", "reap"})
 _STEP = 2_000
-_MOST_SEARCHED = 40_000
-"""Transitions that one page of messages looks at."""
+_LARGEST_STEP = 20_000
+_MOST_SEARCHED = 200_000
+"""Transitions that one page of messages looks at: about 0.2 s."""
 
 
 def timeline(engine: Engine, message: Message) -> tuple[list[Transition], bool]:
@@ -68,7 +69,12 @@ def failures(engine: Engine, tenant: str, most: int) -> list[Transition]:
 
 
 def backwards(
-    engine: Engine, tenant: str, before: Position | None, queue: str | None, wanted: Callable[[Transition], bool], most: int
+    engine: Engine,
+    tenant: str,
+    before: Position | None,
+    queue: str | None,
+    wanted: Callable[[Transition], bool],
+    most: int,
 ) -> tuple[list[Transition], Position | None]:
     """(the newest transitions before a position that are wanted, newest first; where to go on, None at the beginning)
 
@@ -78,8 +84,11 @@ def backwards(
     high = {p: min(offset, latest.get(p, 0)) for p, offset in (before or latest).items()}
     high = {p: offset for p, offset in high.items() if p in latest and queue in (None, positions.queue_of(p) or queue)}
     found: list[Transition] = []
-    for _ in range(max(1, _MOST_SEARCHED // (_STEP * max(1, len(high))))):
-        low = {p: max(0, offset - _STEP) for p, offset in high.items()}
+    searched, step = 0, _STEP
+    while searched < _MOST_SEARCHED:
+        low = {p: max(0, offset - step) for p, offset in high.items()}
+        searched += step * max(1, len(high))
+        step = min(2 * step, _LARGEST_STEP)
         part = _between(engine, tenant, {**latest, **low}, high)
         if not part and all(offset == 0 for offset in low.values()):
             return found, None
@@ -87,7 +96,7 @@ def backwards(
             if wanted(transition):
                 found.append(transition)
                 if len(found) == most:
-                    rest = {p: offset for p, offset in low.items()}
+                    rest = dict(low)
                     for later in part:  # go on just before what was taken
                         if (later.at_us, later.offset) < (transition.at_us, transition.offset):
                             rest[later.partition] = max(rest[later.partition], later.offset)
@@ -103,7 +112,7 @@ def _between(engine: Engine, tenant: str, low: Position, high: Position) -> list
     found: list[Transition] = []
     position = low
     while True:
-        page = engine.journal(position, _STEP, tenant)
+        page = engine.journal(position, _PAGE, tenant)
         found += [t for t in page.transitions if t.partition in high and t.offset <= high[t.partition]]
         done = all(page.position.get(p, 0) >= offset for p, offset in high.items())
         if done or page.position == position:

@@ -249,15 +249,11 @@ class LastHour:
         )
 
     @staticmethod
-    def _sums(
-        found: Iterable[dict[int, Minute]], begins: list[int], value: Callable[[Minute], int]
-    ) -> list[int]:
+    def _sums(found: Iterable[dict[int, Minute]], begins: list[int], value: Callable[[Minute], int]) -> list[int]:
         return [sum(value(minutes[begin]) for minutes in found if begin in minutes) for begin in begins]
 
 
-def _merged(
-    found: list[dict[int, Minute]], begins: list[int], value: Callable[[Minute], Times]
-) -> Iterator[Times]:
+def _merged(found: list[dict[int, Minute]], begins: list[int], value: Callable[[Minute], Times]) -> Iterator[Times]:
     for begin in begins:
         times = Times()
         for minutes in found:

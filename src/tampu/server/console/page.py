@@ -1,8 +1,8 @@
 """What a page of the console is made of: a `Page` with its routes, and the `View` that each of its functions gets.
 
 A page is a module in `tampu.server.console.pages` and a template. It shows something (`Page.show`), and offers acts
-(`Page.act`). An act asks first: its function returns an `Ask`, which is shown on GET and carried out on POST, so it works
-without a script too.
+(`Page.act`). An act asks first: its function returns an `Ask`, which is shown on GET and carried out on POST, so it
+works without a script too.
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ def json_field(form: dict[str, str], name: str, *, default: Any = None) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise InvalidMessage(f"{name} is not JSON: {error}", field=name, hint='texts need quotes: "like this"') from None
+        raise InvalidMessage(
+            f"{name} is not JSON: {error}", field=name, hint='texts need quotes: "like this"'
+        ) from None
 
 
 def labels_field(form: dict[str, str], name: str = "labels") -> dict[str, str] | None:
@@ -78,7 +80,9 @@ def moment_field(form: dict[str, str], name: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidMessage(f"{text!r:.40} is not a time", field=name, hint="such as 2026-11-18 14:00, in UTC") from None
+        raise InvalidMessage(
+            f"{text!r:.40} is not a time", field=name, hint="such as 2026-11-18 14:00, in UTC"
+        ) from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 

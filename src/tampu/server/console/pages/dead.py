@@ -48,7 +48,9 @@ async def show(view: View) -> Response:
     operates = view.caller.somewhere("operate")
     groups: DeadGroups = await view.listing(verbs.group_dead(**filters), lambda found: found.read)
     one = "fingerprint" in given
-    page_of = await view.listing(verbs.list_dead(limit=_LISTED, after=view.query.get("after"), **filters)) if one else None
+    page_of = (
+        await view.listing(verbs.list_dead(limit=_LISTED, after=view.query.get("after"), **filters)) if one else None
+    )
     jobs: list[DeadJob] = await view.listing(_verbs(view, "operate").list_dead_replays()) if operates else []
     stats = [each for each in await view.listing(view.verbs.stats()) if view.may("view", each.queue)]
     now = datetime.now(UTC)
@@ -175,5 +177,3 @@ async def undo(view: View, id: str) -> Ask:
         title="Undo this replay?", button="Undo", do=do, back="dead",
         text=f"Of {plural(job.count, 'replayed message')}, those that nobody has got yet become dead again.",
     )  # fmt: skip
-
-

@@ -9,6 +9,8 @@ from fastapi import Response
 from tampu.server.console.page import Page, View
 
 page = Page("docs", "API", group="5 Help", needs=("view", "publish", "consume", "operate", "review", "admin"))
+_DEEPEST = 5
+_VALUES = {"string": "text", "integer": 1, "number": 1.0, "boolean": True}
 _METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -49,25 +51,33 @@ def _operation(document: dict[str, Any], path: str, method: str, found: dict[str
 
 def _example(document: dict[str, Any], schema: dict[str, Any], depth: int) -> Any:
     """A small value of this shape."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return {} if depth > 4 else _example(document, document["components"]["schemas"][name], depth + 1)
-    if "default" in schema and schema["default"] not in (None, {}, []):
+    schema = _resolved(document, schema)
+    if depth > _DEEPEST:
+        return {}
+    if schema.get("default") not in (None, {}, []):
         return schema["default"]
     if "enum" in schema:
         return schema["enum"][0]
-    for choice in ("anyOf", "oneOf"):
-        if choice in schema:
-            return _example(document, next((c for c in schema[choice] if c.get("type") != "null"), {}), depth)
     kind = schema.get("type")
     if kind == "object":
-        wanted = schema.get("required") or list(schema.get("properties", {}))[:3]
         properties = schema.get("properties", {})
+        wanted = schema.get("required") or list(properties)[:3]
         return {name: _example(document, properties.get(name, {}), depth + 1) for name in wanted}
     if kind == "array":
-        items = schema.get("items") or {}
-        return [_example(document, items, depth + 1)] if items and depth < 4 else []
-    return {"string": "text", "integer": 1, "number": 1.0, "boolean": True}.get(str(kind), {"to": "ada@example.org"})
+        return [_example(document, schema["items"], depth + 1)] if schema.get("items") else []
+    return _VALUES.get(str(kind), {"to": "ada@example.org"})
+
+
+def _resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema behind references and choices."""
+    while True:
+        if "$ref" in schema:
+            schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+            continue
+        choices = schema.get("anyOf") or schema.get("oneOf")
+        if not choices:
+            return schema
+        schema = next((one for one in choices if one.get("type") != "null"), {})
 
 
 SNIPPETS = {

@@ -238,7 +238,10 @@ async def edit(view: View, id: str) -> Ask:
     return Ask(
         title="Edit and replay", button="Publish it", do=do, template="message_edit.html",
         text="A new message with this payload takes its place; the dead one is removed. It keeps type, labels and key.",
-        values={"payload": view.form.get("payload") or render.payload_as(message.raw, JSON, "pretty"), "message": message},
+        values={
+            "payload": view.form.get("payload") or render.payload_as(message.raw, JSON, "pretty"),
+            "message": message,
+        },
         back=_back(message),
     )  # fmt: skip
 

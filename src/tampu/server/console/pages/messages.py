@@ -125,9 +125,7 @@ def newest(
         return wanted.takes(transition) and caller.may("view", transition.queue)
 
     while True:
-        part, cursor = journal_pages.backwards(
-            engine, caller.tenant, cursor, wanted.queue, takes, _LISTED - len(found)
-        )
+        part, cursor = journal_pages.backwards(engine, caller.tenant, cursor, wanted.queue, takes, _LISTED - len(found))
         for transition in part:
             if transition.id in found:
                 continue

@@ -11,6 +11,7 @@ from tampu.broker.admin.verbs import Stats
 from tampu.broker.journal_readers import FOLLOWER
 from tampu.model.agents import Agent
 from tampu.model.definitions import Firing
+from tampu.model.message import State
 from tampu.server.console import journal_pages
 from tampu.server.console.last_hour import Hour
 from tampu.server.console.page import Page, View, redirect
@@ -44,7 +45,7 @@ async def overview(view: View) -> Response:
         rates=rates(hour),
         waits=times(hour.waits),
         oldest=max((one.oldest_ready_age for one in stats if one.oldest_ready_age), default=None),
-        totals={state: sum(one.counts.get(state, 0) for one in stats) for state in ("ready", "leased", "delayed", "dead")},  # type: ignore[call-overload]  # a StrEnum
+        totals={state: sum(one.counts.get(state, 0) for one in stats) for state in State},
         failures=[one for one in failed if view.may("view", one.queue)][:_FAILURES],
     )
 
@@ -83,8 +84,8 @@ def _attention(
     def add(bad: bool, text: str, about: str, href: str) -> None:
         found.append({"bad": bad, "text": text, "about": about, "href": href})
 
-    for one in firing:
-        add(True, f"Alert {one.alert}", f"{one.target}: {one.value:g} since {one.since:%H:%M} UTC", "agents")
+    for alert in firing:
+        add(True, f"Alert {alert.alert}", f"{alert.target}: {alert.value:g} since {alert.since:%H:%M} UTC", "agents")
     for agent in agents:
         if agent.error:
             add(True, f"Agent {agent.name}", agent.error, "agents")
@@ -95,10 +96,12 @@ def _attention(
         add(True, f"{plural(dead, 'new dead letter')} in the last hour", names, "dead")
     for one in stats:
         if one.oldest_ready_age is not None and one.oldest_ready_age > _OLD and one.status == "open":
-            add(False, one.queue, f"its oldest message waits for {age(one.oldest_ready_age)}", f"queues/{quoted(one.queue)}")
+            about = f"its oldest message waits for {age(one.oldest_ready_age)}"
+            add(False, one.queue, about, f"queues/{quoted(one.queue)}")
     for one in stats:
         if one.status != "open":
-            add(False, f"{one.queue} is {one.status}", plural(one.depth, "message") + " in it", f"queues/{quoted(one.queue)}")
+            about = plural(one.depth, "message") + " in it"
+            add(False, f"{one.queue} is {one.status}", about, f"queues/{quoted(one.queue)}")
     if reviews:
         count = f"{reviews} or more" if reviews == _MOST_REVIEWS else str(reviews)
         add(False, f"{count} open review{'s' if reviews != 1 else ''}", "somebody has to decide", "reviews")

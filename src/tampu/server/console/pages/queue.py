@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
-import msgspec
 from fastapi import Response
 
 from tampu.broker.admin.verbs import Stats
-from tampu.model.config import DURATIONS, FIELDS, SYSTEM, QueueConfig
+from tampu.broker.policies.definitions import Kind
+from tampu.broker.policies.rules.verbs import RULES
+from tampu.broker.policies.schemas.verbs import SCHEMAS
+from tampu.model.config import FIELDS, SYSTEM
 from tampu.model.definitions import Schema
 from tampu.model.errors import InvalidMessage, InvalidState, TampuError
 from tampu.model.message import BYTES, TEXT, State
 from tampu.model.states import TERMINAL
 from tampu.model.times import seconds_of
+from tampu.server.console import settings_form
 from tampu.server.console.page import Ask, Page, View
 from tampu.server.console.parts import (
     hour_of,
@@ -26,27 +29,15 @@ from tampu.server.console.parts import (
     rates,
     times,
 )
-from tampu.server.console.render import age
 from tampu.server.routes.admin import charge_moved
+from tampu.server.routes.definitions import may_all_places
 
 page = Page("queues", "Queues", listed=False)
-_SECONDS = DURATIONS | {"dead_retention"}
 _STATUS = {
     "pause": ("Pause", "Workers get nothing more from it until it is resumed. Publishing still works.", "paused"),
     "resume": ("Resume", "It delivers and accepts messages again.", "resumed"),
     "drain": ("Drain", "It accepts no new messages; those in it are delivered.", "draining"),
     "close": ("Close", "It neither delivers nor accepts messages until it is resumed.", "closed"),
-}
-_CHOICES = {
-    name: list(get_args(get_args(hint)[0]))
-    for name, hint in get_type_hints(QueueConfig).items()
-    if get_origin(get_args(hint)[0]) is Literal
-}
-_GROUPS = {
-    "Delivery": ("status", "ordering", "ageing", "lease", "max_in_flight", "rate", "burst", "consumer_mode"),
-    "Groups": ("group_by", "group_order", "group_concurrency", "group_rate", "group_burst"),
-    "Failures": ("max_attempts", "backoff", "dead_letter_to", "dead_retention", "max_dead"),
-    "Messages": ("ttl", "on_deadline", "on_invalid", "max_payload", "max_depth", "idempotency_window", "retention", "result_ttl"),
 }
 
 
@@ -59,8 +50,8 @@ async def show(view: View, queue: str) -> Response:
     sources = await view.drive(view.verbs.config_sources(queue))
     schedules = [one for one in await view.drive(view.verbs.list_schedules()) if one.queue == queue]
     subscriptions = await view.drive(view.verbs.list_subscriptions(queue))
-    schemas = [one for one in await view.drive(view.verbs.list_schemas()) if one.queues and one.applies_to(queue)]
-    rules = [one for one in await view.drive(view.verbs.list_rules()) if one.applies_to(queue)]
+    schemas = await _about(view, SCHEMAS, queue)
+    rules = await _about(view, RULES, queue)
     return await view.html(
         "queue.html",
         queue=queue,
@@ -70,8 +61,8 @@ async def show(view: View, queue: str) -> Response:
         rates=rates(hour),
         waits=times(hour.waits),
         runs=times(hour.runs),
-        groups=_GROUPS,
-        config={name: shown(name, getattr(config, name)) for name in FIELDS},
+        groups=settings_form.GROUPS,
+        config={name: settings_form.shown(name, getattr(config, name)) for name in FIELDS},
         sources=sources,
         schedules=schedules,
         subscriptions=subscriptions,
@@ -81,55 +72,10 @@ async def show(view: View, queue: str) -> Response:
     )
 
 
-def shown(name: str, value: Any) -> str:
-    """A setting for people."""
-    if value is None:
-        return ""
-    if name == "backoff":
-        if value.kind == "list":
-            return ", ".join(age(delay) for delay in value.delays)
-        return f"{value.kind} from {age(value.base)}" + (f" to {age(value.cap)}" if value.kind != "fixed" else "")
-    if name in _SECONDS:
-        return age(value) if value else "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if name == "dead_letter_to":
-        return value or "none"
-    if isinstance(value, int | float) and not value and name not in ("max_attempts", "max_payload"):
-        return "no limit"
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}/s" if isinstance(value, float) else str(value)
-
-
-def written(value: Any) -> str:
-    """A setting as it is typed into the form."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"{value:.10g}"
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _read(name: str, text: str) -> Any:
-    """A setting from the text of the form."""
-    kind = get_args(get_type_hints(QueueConfig)[name])[0]
-    if name in _SECONDS:
-        return seconds_of(text, name)
-    if name == "backoff":
-        return json_field({name: text}, name)
-    if kind is bool:
-        if text not in ("true", "false"):
-            raise InvalidMessage(f"{name} is true or false", field=name)
-        return text == "true"
-    if kind is int or kind is float:
-        try:
-            return kind(text)
-        except ValueError:
-            if "rate" in name:
-                return text  # such as 100/s
-            raise InvalidMessage(f"{name} must be a number", field=name) from None
-    return text
+async def _about(view: View, kind: Kind[Any], queue: str) -> list[Any]:
+    """The definitions of a kind that apply to the queue, if the caller may view all that they are about."""
+    found = await view.drive(view.verbs.list_definitions(kind))
+    return [one for one in found if one.applies_to(queue) and may_all_places(view.caller, "view", kind, one)]
 
 
 @page.act("/queues/{queue}/settings")
@@ -138,11 +84,15 @@ async def settings(view: View, queue: str) -> Ask:
     own = await view.drive(view.verbs.get_config(queue, inherited=False))
     inherited = await view.drive(view.verbs.get_config(queue))
     sources = await view.drive(view.verbs.config_sources(queue))
+    before = {name: settings_form.written(getattr(own, name)) for name in FIELDS}
 
     async def do() -> Response:
-        before = {name: written(getattr(own, name)) for name in FIELDS}
         after = {name: view.form.get(name, "") for name in FIELDS}
-        changed = {name: _read(name, text) if text else None for name, text in after.items() if text != before[name]}
+        changed = {
+            name: settings_form.read(name, text) if text else None
+            for name, text in after.items()
+            if text != before[name]
+        }
         if target := changed.get("dead_letter_to"):
             view.need("operate", target)
         if changed:
@@ -154,9 +104,9 @@ async def settings(view: View, queue: str) -> Ask:
         title=f"Settings of {queue}", button="Save", do=do, template="queue_settings.html",
         text="An empty field inherits. Durations are seconds, or such as 5m and 1h30m.",
         values={
-            "fields": {name: view.form.get(name, "") if view.form else written(getattr(own, name)) for name in FIELDS},
-            "inherited": {name: written(getattr(inherited, name)) for name in FIELDS},
-            "sources": sources, "groups": _GROUPS, "options": _CHOICES | {"group_order": ["true", "false"]},
+            "fields": before if not view.form else {name: view.form.get(name, "") for name in FIELDS},
+            "inherited": {name: settings_form.written(getattr(inherited, name)) for name in FIELDS},
+            "sources": sources, "groups": settings_form.GROUPS, "options": settings_form.CHOICES,
         },
         back=f"queues/{quoted(queue)}",
     )  # fmt: skip
@@ -269,6 +219,6 @@ async def remove(view: View, queue: str) -> Ask:
 
     return Ask(
         title=f"Remove the queue {queue}?", danger=True, button="Remove it", do=do, template="queue_remove.html",
-        text=f"Its settings, {plural(stats.depth, 'waiting message')} and {ended:,} that have ended are removed for good.",
+        text=f"Its settings, {plural(stats.depth, 'waiting message')} and {ended:,} that have ended go for good.",
         back=f"queues/{quoted(queue)}",
     )  # fmt: skip

@@ -119,9 +119,7 @@ async def comment(view: View, id: str) -> Ask:
         await view.drive(view.verbs.comment_review(found.id, view.form.get("text", "")))
         return view.done("Added your comment.", f"reviews/{quoted(found.id)}")
 
-    return Ask(
-        title="Comment", button="Add", do=do, template="review_comment.html", back=f"reviews/{quoted(found.id)}"
-    )
+    return Ask(title="Comment", button="Add", do=do, template="review_comment.html", back=f"reviews/{quoted(found.id)}")
 
 
 @page.act("/reviews/{id}/reassign")

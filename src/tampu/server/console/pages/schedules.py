@@ -20,9 +20,7 @@ _NEXT = 3
 @page.show("/schedules")
 async def schedules(view: View) -> Response:
     found = [one for one in await view.drive(view.verbs.list_schedules()) if view.may("view", one.queue)]
-    return await view.html(
-        "schedules.html", schedules=[(one, _next(one), value(one.payload)[:300]) for one in found]
-    )
+    return await view.html("schedules.html", schedules=[(one, _next(one), value(one.payload)[:300]) for one in found])
 
 
 def _next(schedule: Schedule) -> list[object]:
