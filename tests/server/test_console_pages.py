@@ -12,7 +12,7 @@ import pytest
 import tampu
 from tampu import palette
 from tampu.lake.query import Lake
-from tampu.server.console import lake, render
+from tampu.server.console import journal_pages, lake, render
 from tampu.server.console.pages import PAGES
 from tests.server.web import Web
 from tests.servers.http import Stall
@@ -49,6 +49,7 @@ def _grow(store: tampu.Store, count: int) -> None:
 
 
 def test_what_a_page_reads_does_not_grow_with_the_store(stall: Stall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_pages, "_MOST_SEARCHED", 10_000)
     web = Web(stall.url, stall.token)
     paths = [page.path for page in PAGES if page.listed and page.name != "docs"]
     paths += ["queues/jobs", "messages?queue=jobs&state=dead", "messages?type=none"]
