@@ -75,6 +75,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     lake: Annotated[str | None, _about("The lake that the console shows; default: beside the store's file")] = None
     public_metrics: Annotated[bool, _about("Serve /metrics without a key, even on a public address")] = False
 
+    sqs: Annotated[bool, _about("Serve the protocol of Amazon SQS at /sqs; see docs/how-to/sqs.md")] = False
     private_webhooks: Annotated[
         bool, _about("Let webhooks go to private, loopback and link-local addresses; off, users cannot reach them")
     ] = False
