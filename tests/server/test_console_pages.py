@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import re
 import urllib.parse
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +15,8 @@ import pytest
 import tampu
 from tampu import palette
 from tampu.lake.query import Lake
-from tampu.server.console import journal_pages, lake, render
-from tampu.server.console.pages import PAGES
+from tampu.server.console import audit_trail, journal_pages, lake, render
+from tampu.server.console.pages import PAGES, audit
 from tests.server.web import Web
 from tests.servers.http import Stall
 
@@ -134,3 +137,38 @@ def test_the_libraries_are_those_that_their_list_says() -> None:
         assert version in table
     assert {path.name for path in folder.iterdir() if path.suffix in render.KINDS} == {*VENDOR, "uplot.min.css"}
     assert len(list(folder.glob("*.LICENSE"))) == 2
+
+
+def test_the_audit_trail_is_read_backwards_in_bounded_steps(stall: Stall, monkeypatch: pytest.MonkeyPatch) -> None:
+    web = Web(stall.url, stall.token)
+    for name, value in (("_PAGE", 7), ("_DENSE", 20), ("_SPARSE", 5), ("_MOST_READ", 60)):
+        monkeypatch.setattr(audit_trail, name, value)
+    monkeypatch.setattr(audit, "_LISTED", 15)
+    with tampu.open(stall.url, token=stall.token) as store:
+        for n in range(120):
+            store.queues.put("jobs" if n % 40 else "rare", max_attempts=1 + n % 9)
+        made = [(one.action, one.target, one.at) for one in store.audit(limit=1000)]
+    for filters, expected in (("", made), ("target=rare", [one for one in made if one[1] == "rare"])):
+        seen: list[tuple[str, str]] = []
+        path: str | None = f"/audit?{filters}"
+        while path is not None:
+            text = web.get(path).raw.decode()
+            seen += re.findall(r"<td><code>([^<]*)</code></td><td class=\"why\">([^<]*)</td>", text)
+            more = re.search(r'href="(audit\?[^"]*until=[^"]*)"', text)
+            path = None if more is None else "/" + more[1].replace("&amp;", "&")
+        assert seen == [(action, target) for action, target, _ in reversed(expected)]
+
+
+def test_the_report_of_a_lake_is_shown_in_a_frame(start: Callable[..., Stall], tmp_path: Path) -> None:
+    folder = tmp_path / "shop.lake"
+    stall = start(lake=str(folder))
+    web = Web(stall.url, stall.token)
+    assert "there is no lake in" in web.get("/insights").raw.decode()
+    folder.mkdir()
+    assert '<iframe class="report" src="insights/report?days=7"' in web.get("/insights").raw.decode()
+    report = web.get("/insights/report?days=7")
+    assert (report.status, "The lake is empty" in report.raw.decode()) == (200, True)
+    policy = report.headers["content-security-policy"]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
+    assert web.as_key(web.key("view:some")).get("/insights/report").status == 403
+    assert Web(start().url).get("/insights/report").status == 401

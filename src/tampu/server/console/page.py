@@ -76,14 +76,12 @@ class View:
 
     async def drive(self, steps: Steps[R]) -> R:
         """Carry out a verb."""
-        await self.request.spend(self.caller, 1)
         return await self.request.drive(steps)
 
     async def listing(self, steps: Steps[R], rows: Callable[[R], int] = lambda _: 0) -> R:
         """Carry out a verb that reads much: in a thread, and no longer than somebody waits for it."""
         if self.request.scope["method"] == "GET":
             return await self.request.drive_listing(self.caller, steps, rows)
-        await self.request.spend(self.caller, 1)
         return await self.request.server.listings.drive(self.caller, steps)
 
     async def read(self, work: Callable[..., R], *arguments: Any) -> R:
@@ -200,6 +198,7 @@ class Page:
         caller = await asked.admit()
         view = View(asked, caller, self, await asked.server.of_all_tenants(caller))
         self.check(view)
+        await asked.spend(caller, 1)
         return view
 
     def show(self, path: str) -> Callable[[Show], Show]:

@@ -15,7 +15,7 @@ from tampu.model.message import State
 from tampu.server.console import journal_pages
 from tampu.server.console.last_hour import Hour
 from tampu.server.console.page import Page, View, redirect
-from tampu.server.console.parts import hour_of, plural, quoted, rates, stats_of, times
+from tampu.server.console.parts import address, hour_of, plural, quoted, rates, stats_of, times
 from tampu.server.console.render import age
 
 page = Page("overview", "Overview", path="", group="1", needs=("view",))
@@ -59,7 +59,7 @@ async def find(view: View) -> Response:
     names = [one.queue for one in await stats_of(view)]
     if text in names:
         return redirect(f"queues/{quoted(text)}")
-    return redirect(f"messages/{quoted(text)}")
+    return redirect(address("messages", correlation=text) if "/" in text else f"messages/{quoted(text)}")
 
 
 def _may_see(view: View, one: Firing) -> bool:

@@ -168,6 +168,7 @@ function listen() {
 }
 
 function rest() {
+  if (!main.dataset.live) return;
   changes?.close();
   changes = null;
   say("paused", false);
@@ -203,6 +204,7 @@ dark.addEventListener("change", drawAgain);
 addEventListener("pageshow", (event) => { if (event.persisted) refresh(); });
 
 document.documentElement.classList.add("script");
+if (!main.dataset.live) live.textContent = "";
 showTimes(document);
 drawCharts();
 listen();
