@@ -46,8 +46,8 @@ async def publish(
 ) -> Any:
     """Publish one message. With an idempotency_key it is safe to call this again after an error."""
     message = await at.store.publish(
-        queue, payload, type=type, delay=_seconds(delay, "delay"), priority=priority, key=key, idempotency_key=idempotency_key,
-        correlation_id=correlation_id, group=group, labels=labels,
+        queue, payload, type=type, delay=_seconds(delay, "delay"), priority=priority, key=key,
+        idempotency_key=idempotency_key, correlation_id=correlation_id, group=group, labels=labels,
     )  # fmt: skip
     return {"id": message.id, "state": message.state, "duplicate": message.duplicate}
 

@@ -40,8 +40,8 @@ PROMPTS = {
             "Sort the dead letters by cause, and say for each what to do",
             "Call dead_groups{scope}. For each of the largest groups call explain_failure with its sample. Say for "
             "each group: the cause in one sentence, whether it is the message (bad data), the task (a bug), or the "
-            "outside (something was down), how many and since when, and whether to replay it, to purge it or to wait for a "
-            "fix. A replay repeats what a task did before it failed: say what that would be.",
+            "outside (something was down), how many and since when, and whether to replay it, to purge it or to wait "
+            "for a fix. A replay repeats what a task did before it failed: say what that would be.",
             {"scope": "Only a queue or a scope such as shop.*"},
         ),
         Prompt(

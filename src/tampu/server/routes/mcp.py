@@ -50,10 +50,11 @@ async def _answer(request: HttpRequest, caller: Caller, body: bytes, protocol: A
 
     server = request.server
     everywhere = frozenset(one for one in caller.permissions if caller.everywhere(one))
+    signed_for = f"{caller.tenant}/{caller.key_id or caller.name}"
     at = ToolContext(
         store_of(request, caller),
         Access(frozenset(caller.permissions), everywhere, await server.of_all_tenants(caller)),
-        Confirmations(await confirmation_secret.secret_of(server.core), name),
+        Confirmations(await confirmation_secret.secret_of(server.core), signed_for),
         lake=lake_of(server.settings.url) if "view" in everywhere else None,
         offload=functools.partial(server.listings.call, caller),
     )
