@@ -87,6 +87,7 @@ async def search_messages(
     where = Where(
         type, reason, error, key, group, correlation_id, labels, created_after, created_before, None, None
     )  # fmt: skip
+    where = Where.of(where)  # checked
     if not is_pattern(queue):
         found = await at.store.messages(queue, state=state, limit=limit, after=cursor, where=where)
         return page(found.messages, found.cursor)

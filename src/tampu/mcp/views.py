@@ -8,7 +8,7 @@ import msgspec
 
 from tampu.broker.admin.verbs import Stats
 from tampu.model.message import JSON, Message, decode
-from tampu.wire.messages import message_view
+from tampu.wire.messages import MessageView, message_view
 
 SHORT = 200
 LONG = 2000
@@ -73,11 +73,17 @@ def brief(m: Message) -> dict[str, Any]:
 
 def full(m: Message) -> dict[str, Any]:
     """Everything about a message: a large payload is cut, of many failures the last ones are shown."""
-    found: dict[str, Any] = msgspec.to_builtins(message_view(m, JSON))
-    if len(m.raw) > MOST_PAYLOAD:
-        found.pop("payload", None)
-        found.pop("payload_base64", None)
-        found["payload_text"] = payload_text(m, MOST_PAYLOAD)
+    view = message_view(m, JSON)
+    large_result = m.result_raw is not None and len(m.result_raw) > MOST_PAYLOAD
+    if large_result:
+        view.result, view.result_base64 = None, None
+    try:
+        found = _document(m, view, cut_payload=len(m.raw) > MOST_PAYLOAD)
+    except RecursionError:  # nested too deeply to read
+        view.result = None
+        found = _document(m, view, cut_payload=True)
+    if large_result:
+        found["result_bytes"] = len(m.result_raw or b"")
     if m.failures:
         found["failures"] = [
             {
@@ -90,6 +96,13 @@ def full(m: Message) -> dict[str, Any]:
             found["earlier_failures"] = len(m.failures) - _FAILURES
     made: dict[str, Any] = bounded(found, MOST_PAYLOAD)
     return made
+
+
+def _document(m: Message, view: MessageView, *, cut_payload: bool) -> dict[str, Any]:
+    if cut_payload:
+        view.payload, view.payload_base64 = msgspec.UNSET, None
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(view))
+    return found | ({"payload_text": payload_text(m, MOST_PAYLOAD)} if cut_payload else {})
 
 
 def stats(s: Stats) -> dict[str, Any]:
