@@ -154,7 +154,11 @@ def demo(
         watched = served is not None and server.watched(session)
         with show.going_on() if watched or (second and served is not None) else contextlib.nullcontext():
             if second:
-                summary |= _second_act(session)
+                try:
+                    summary |= _second_act(session)
+                except KeyboardInterrupt:
+                    session.out.line("\nStopped before the lake was ready. The store stays; run it again to go on.")
+                    return
             if session.json:
                 session.out.document(summary)
             if served is not None and watched:

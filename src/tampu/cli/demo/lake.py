@@ -9,7 +9,6 @@ import importlib
 import os
 import shlex
 import subprocess
-import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,7 +16,7 @@ import tampu
 from tampu.cli.session import Session
 
 _INSTALL = "TAMPU_DEMO_INSTALL"
-_MEGABYTES = 600
+_MEGABYTES = 640
 """What Spark, Java, DuckDB and Arrow have together."""
 
 
@@ -35,11 +34,12 @@ def install(session: Session) -> None:
     command = os.environ.get(_INSTALL)
     if possible() or not command:
         return
-    session.out.line(
-        f"It needs Spark, a Java runtime, DuckDB and Arrow: about {_MEGABYTES} MB, downloaded once. "
-        "Nothing more is asked of you; the queue goes on working meanwhile."
-    )
-    done = subprocess.run(shlex.split(command), stdout=sys.stderr, check=False)
+    if not session.json:
+        session.out.line(
+            f"It needs Spark, a Java runtime, DuckDB and Arrow: about {_MEGABYTES} MB, downloaded once. "
+            "The queue goes on working meanwhile; Ctrl-C stops it all."
+        )
+    done = subprocess.run(shlex.split(command), stdout=subprocess.DEVNULL if session.json else None, check=False)
     importlib.invalidate_caches()
     if done.returncode or not possible():
         raise tampu.Unavailable(
