@@ -203,5 +203,5 @@ def test_the_second_act_installs_what_the_lake_needs_and_says_how_much(
     Path("installed").unlink()
     monkeypatch.setenv("TAMPU_DEMO_INSTALL", "false")
     refused = command("demo", "--fast", "--lake", "--json")
-    assert (refused.code, refused.error["code"]) == (6, "unavailable")
+    assert (refused.code, refused.error["code"]) == (5, "unavailable")
     assert "--no-lake" in refused.error["hint"]
