@@ -73,6 +73,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     oidc_claim: Annotated[str, _about("The token claim with tenant and grants")] = "tampu"
+    lake: Annotated[str | None, _about("The lake that the console shows; default: beside the store's file")] = None
     public_metrics: Annotated[bool, _about("Serve /metrics without a key, even on a public address")] = False
 
     sqs: Annotated[bool, _about("Serve the protocol of Amazon SQS at /sqs; see docs/how-to/sqs.md")] = False
@@ -125,7 +126,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         found = tomllib.loads(path.read_text()) if path.is_file() else {}
     except ValueError as error:
         raise InvalidConfig(f"{path}: {error}", field="config") from None
-    found.pop("lake", None)
+    if isinstance(found.get("lake"), dict):
+        del found["lake"]  # the section for the pipeline
     unknown = found.keys() - set(ServerSettings.__struct_fields__)
     if unknown:  # most likely misspelled
         raise InvalidConfig(f"{path}: unknown setting: {', '.join(sorted(unknown))}", field="config")
