@@ -26,6 +26,7 @@ from tampu.server.routes import (
     events,
     health,
     keys,
+    mcp,
     messages,
     queues,
     reviews,
@@ -44,6 +45,7 @@ ROUTERS = (
     agents.router, agents.followers, definitions.router, topology.router, erasures.router, reviews.router,
     events.router, spark.router,
     keys.router, session.router, dead.router, health.router, console.router, console.pages,
+    mcp.router,
 )  # fmt: skip
 
 

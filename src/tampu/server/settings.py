@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from tampu.model.decoders import convert
 from tampu.model.errors import InvalidConfig
+from tampu.model.times import seconds_of
 
 DEFAULT_FILE = "tampu.toml"
 
@@ -90,6 +91,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             return False
 
 
+DURATIONS = frozenset(("journal_retention", "max_wait", "read_timeout", "idle_timeout", "stop_timeout"))
+"""Settings that are durations: also taken as ``5m``."""
+
+
 def load(file: Path | None = None, **flags: Any) -> ServerSettings:
     """Load the settings. Refuses invalid ones, and a public address without auth."""
     if file is not None and not file.is_file():
@@ -99,6 +104,9 @@ def load(file: Path | None = None, **flags: Any) -> ServerSettings:
         if f"TAMPU_{name.upper()}" in os.environ:
             given[name] = os.environ[f"TAMPU_{name.upper()}"]
     given |= {name: value for name, value in flags.items() if value is not None}
+    for name in DURATIONS & given.keys():
+        if isinstance(given[name], str):
+            given[name] = seconds_of(given[name], name, InvalidConfig)
     try:
         made = convert(given, ServerSettings, strict=False)
     except msgspec.ValidationError as error:
