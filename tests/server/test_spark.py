@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tampu.model.extras import install
 import asyncio
 import base64
 import sys
@@ -280,7 +281,7 @@ def test_a_server_without_arrow_says_what_to_install(stall: Stall, web: Web, mon
     monkeypatch.setattr(stall.state, "_spark_store", None)
     answer = web.get("/v1/spark/place")
     assert answer.code == "invalid_config"
-    assert "pip install 'tampu[server,spark]'" in answer.json["hint"]
+    assert install("server", "spark") in answer.json["hint"]
 
 
 @pytest.mark.usefixtures("slowly")

@@ -1,5 +1,6 @@
 """What is looked at when a server is opened: what may lose work is refused, what is weaker is named."""
 
+from tampu.model.extras import install
 import subprocess
 import sys
 import time
@@ -106,7 +107,7 @@ def test_a_missing_driver_is_said_with_what_to_install() -> None:
         "try: tampu.open('redis://localhost')\nexcept tampu.InvalidConfig as error: print(error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.strip() == "pip install 'tampu[redis]'"
+    assert done.stdout.strip() == install("redis")
 
 
 def test_no_driver_is_imported_by_who_does_not_ask_for_it() -> None:
