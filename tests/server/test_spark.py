@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tampu.model.extras import install
 import asyncio
 import base64
 import sys
@@ -22,6 +21,7 @@ from tampu.broker.settings import resolve
 from tampu.engines.port import Call, Load, PutDocument
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import Forbidden, NotFound, RateLimited, Unauthorized, Unavailable
+from tampu.model.extras import install
 from tampu.model.message import NewMessage
 from tampu.spark.write.publish import JOBS, STREAMS, id_prefix
 from tampu.spark.write.staging import STAGED_ROWS

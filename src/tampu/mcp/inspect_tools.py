@@ -202,7 +202,7 @@ async def list_audit(
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> Any:
-    """Who changed what and when: settings, schedules, replays, purges, decisions, keys. Without since: in the last day."""
+    """Who changed what and when: settings, schedules, replays, purges, decisions, keys. Without since: of one day."""
     if since is None and cursor is None:
         since = (datetime.now(UTC) if until is None else until) - timedelta(days=1)
     found = await at.store.audit(

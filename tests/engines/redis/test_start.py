@@ -1,6 +1,5 @@
 """What is looked at when a server is opened: what may lose work is refused, what is weaker is named."""
 
-from tampu.model.extras import install
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import pytest
 import tampu
 from tampu.engines.redis import checks
 from tampu.engines.redis.connection.node import Patience
+from tampu.model.extras import install
 from tests.cli.run_command import Command
 from tests.server.web import Web
 from tests.servers.http import Stall
