@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-versions fuzz check engines bench bench-http bench-spark bench-worker attack clean lock FORCE
+.PHONY: help run test test-versions fuzz check engines bench bench-http bench-spark bench-worker attack clean lock sbom FORCE
 
 # Some containers forbid Python to keep what it has compiled. Then each of the thousands of processes that the tests
 # start, Spark's too, compiles all of tampu again.
@@ -61,6 +61,11 @@ attack: $(VENV)/.dev ## Attack a server that is started for it, and print what h
 bench-worker: $(VENV)/.dev ## Measure tasks and workers beside other task queues (ARGS="--only redis --quick")
 	@tools/servers
 	@$(BIN)/python -m bench.worker $(ARGS)
+
+sbom: ## Write the parts of the image, with versions and hashes from the lock, to dist/sbom.cdx.json
+	@mkdir -p dist
+	@python3 tools/sbom requirements/run.txt > dist/sbom.cdx.json
+	@echo "dist/sbom.cdx.json"
 
 clean: ## Remove the environment, the caches and what was built
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

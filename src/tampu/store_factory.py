@@ -16,6 +16,7 @@ from tampu.engines.port import Engine
 from tampu.engines.sqlite import SqliteEngine
 from tampu.maintenance.supervisor import Supervisor
 from tampu.model.errors import InvalidConfig
+from tampu.model.extras import install
 from tampu.model.times import Clock, Duration, duration
 
 log = logging.getLogger("tampu")
@@ -168,7 +169,7 @@ def _remote(url: str, token: str | None, tenant: str) -> Store:
     try:
         from tampu.client.remote import open_remote
     except ImportError as error:
-        raise InvalidConfig(f"a server needs {error.name}", field="url", hint="pip install 'tampu[client]'") from error
+        raise InvalidConfig(f"a server needs {error.name}", field="url", hint=install("client")) from error
     return open_remote(url, token=token or os.environ.get("TAMPU_TOKEN"), tenant=tenant)
 
 
@@ -177,6 +178,6 @@ def _on_server(name: str, engine: str, url: str, durability: str | None, clock: 
     try:
         module = importlib.import_module(f"tampu.engines.{name}")
     except ImportError as error:
-        raise InvalidConfig(f"{name} needs its driver", field="url", hint=f"pip install 'tampu[{name}]'") from error
+        raise InvalidConfig(f"{name} needs its driver", field="url", hint=install(name)) from error
     made: Engine = getattr(module, engine)(url, clock=clock, durability=durability)
     return made

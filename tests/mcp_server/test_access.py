@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import tampu
+from tampu.model.extras import install
+from tampu.server.routes import mcp as route
 from tests.mcp_server.clients import over_http, over_stdio
 from tests.mcp_server.walk import prepare
 from tests.server.conftest import Start
@@ -198,3 +201,14 @@ def test_a_confirmation_of_another_key_is_refused(stall: Stall, web: Web) -> Non
             assert (await theirs.error("purge_dead", queue="emails", confirm=token))["field"] == "confirm"
 
     asyncio.run(run())
+
+
+def test_a_server_without_the_sdk_says_what_to_install(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tampu.mcp.http", None)
+    route._protocol.cache_clear()
+    try:
+        answer = web.post("/mcp", INITIALIZE, accept=BOTH)
+        assert (answer.status, answer.code) == (404, "not_found")
+        assert install("mcp") in answer.json["hint"]
+    finally:
+        route._protocol.cache_clear()

@@ -21,6 +21,7 @@ from tampu.broker.settings import resolve
 from tampu.engines.port import Call, Load, PutDocument
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import Forbidden, NotFound, RateLimited, Unauthorized, Unavailable
+from tampu.model.extras import install
 from tampu.model.message import NewMessage
 from tampu.spark.write.publish import JOBS, STREAMS, id_prefix
 from tampu.spark.write.staging import STAGED_ROWS
@@ -280,7 +281,7 @@ def test_a_server_without_arrow_says_what_to_install(stall: Stall, web: Web, mon
     monkeypatch.setattr(stall.state, "_spark_store", None)
     answer = web.get("/v1/spark/place")
     assert answer.code == "invalid_config"
-    assert "pip install 'tampu[server,spark]'" in answer.json["hint"]
+    assert install("server", "spark") in answer.json["hint"]
 
 
 @pytest.mark.usefixtures("slowly")

@@ -14,6 +14,7 @@ import tampu
 from tampu.cli import output
 from tampu.cli.app import command
 from tampu.cli.session import Session
+from tampu.model.extras import install
 
 Row = Callable[[Any], Sequence[Any]]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name")]
@@ -73,7 +74,7 @@ def _yaml(raw: bytes, file: str, field: str) -> Any:
     try:
         import yaml  # type: ignore[import-untyped]  # it has no types
     except ImportError:
-        raise tampu.InvalidConfig("YAML files need PyYAML", hint="pip install 'tampu[policies]'") from None
+        raise tampu.InvalidConfig("YAML files need PyYAML", hint=install("policies")) from None
     try:
         return yaml.safe_load(raw)
     except (yaml.YAMLError, RecursionError, ValueError) as error:

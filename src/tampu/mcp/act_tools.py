@@ -13,18 +13,13 @@ from tampu.mcp.arguments import Id, Ids, Name, Queue, Scope, Text
 from tampu.mcp.context import ToolContext
 from tampu.mcp.inspect_tools import schedule_view
 from tampu.mcp.tools import Plan, error_view, tool
-from tampu.model.config import DURATIONS, change
+from tampu.model.config import change
 from tampu.model.errors import InvalidState, NotFound
 from tampu.model.message import State
-from tampu.model.times import seconds_of
 
 Duration = Annotated[float | str | None, Meta(description="Seconds, or such as 90s, 5m, 2h")]
 Payload = Annotated[Any, Meta(description="Any JSON value")]
 Purgeable = Literal["ready", "delayed", "held", "done", "dead", "cancelled", "expired"]
-
-
-def _seconds(value: float | str | None, field: str) -> float | None:
-    return seconds_of(value, field) if isinstance(value, str) else value
 
 
 @tool("publish", changes=True)
@@ -46,7 +41,7 @@ async def publish(
 ) -> Any:
     """Publish one message. With an idempotency_key it is safe to call this again after an error."""
     message = await at.store.publish(
-        queue, payload, type=type, delay=_seconds(delay, "delay"), priority=priority, key=key,
+        queue, payload, type=type, delay=delay, priority=priority, key=key,
         idempotency_key=idempotency_key, correlation_id=correlation_id, group=group, labels=labels,
     )  # fmt: skip
     return {"id": message.id, "state": message.state, "duplicate": message.duplicate}
@@ -116,7 +111,6 @@ async def change_settings(
 ) -> Plan:
     """Change settings of a queue, a scope or * (all queues), such as max_attempts, lease or dead_retention."""
     del kept  # the preview is compared
-    settings = {n: _seconds(v, n) if n in DURATIONS and isinstance(v, str) else v for n, v in settings.items()}
     own = await at.store.queues.get(queue, inherited=False)
     before, after = msgspec.to_builtins(own), msgspec.to_builtins(change(own, settings))
     names = sorted(name for name in settings if before.get(name) != after.get(name))
@@ -155,7 +149,7 @@ async def put_schedule(
 
     async def act() -> Any:
         made = await at.store.schedules.put(
-            name, queue=queue, payload=payload, cron=cron, every=_seconds(every, "every"), tz=tz, type=type
+            name, queue=queue, payload=payload, cron=cron, every=every, tz=tz, type=type
         )
         return schedule_view(made)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -201,7 +202,9 @@ async def list_audit(
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> Any:
-    """Who changed what and when: settings, schedules, replays, purges, decisions, keys."""
+    """Who changed what and when: settings, schedules, replays, purges, decisions, keys. Without since: of one day."""
+    if since is None and cursor is None:
+        since = (datetime.now(UTC) if until is None else until) - timedelta(days=1)
     found = await at.store.audit(
         actor=actor, action=action, target=target, since=since, until=until, after=cursor, limit=limit
     )

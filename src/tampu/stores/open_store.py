@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tampu.engines.port import Engine
 from tampu.model.errors import InvalidConfig, NotFound
+from tampu.model.extras import install
 from tampu.store_factory import make_engine
 from tampu.stores.port import ArrowStore
 
@@ -29,7 +30,7 @@ def open_store(url: str) -> ArrowStore:
     try:
         from tampu.stores.http import HttpStore
     except ImportError as error:
-        raise InvalidConfig(f"a server needs {error.name}", field="url", hint="pip install 'tampu[client]'") from error
+        raise InvalidConfig(f"a server needs {error.name}", field="url", hint=install("client")) from error
     return HttpStore(url, os.environ.get("TAMPU_TOKEN"))
 
 

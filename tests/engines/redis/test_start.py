@@ -12,6 +12,7 @@ import pytest
 import tampu
 from tampu.engines.redis import checks
 from tampu.engines.redis.connection.node import Patience
+from tampu.model.extras import install
 from tests.cli.run_command import Command
 from tests.server.web import Web
 from tests.servers.http import Stall
@@ -106,7 +107,7 @@ def test_a_missing_driver_is_said_with_what_to_install() -> None:
         "try: tampu.open('redis://localhost')\nexcept tampu.InvalidConfig as error: print(error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.strip() == "pip install 'tampu[redis]'"
+    assert done.stdout.strip() == install("redis")
 
 
 def test_no_driver_is_imported_by_who_does_not_ask_for_it() -> None:

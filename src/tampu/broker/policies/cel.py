@@ -13,6 +13,7 @@ import re
 from typing import Any, NamedTuple
 
 from tampu.model.errors import InvalidConfig
+from tampu.model.extras import install
 
 MOST_CHARACTERS = 1000
 MOST_PAYLOAD = 32 * 1024
@@ -144,5 +145,5 @@ def _module() -> Any:
     try:
         import cel
     except ImportError:
-        raise InvalidConfig("expressions need CEL", hint="pip install 'tampu[policies]'") from None
+        raise InvalidConfig("expressions need CEL", hint=install("policies")) from None
     return cel

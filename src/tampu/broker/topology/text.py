@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tampu.model.errors import InvalidConfig
+from tampu.model.extras import install
 
 MOST_BYTES = 1 << 20
 _MOST_DEPTH = 64
@@ -70,9 +71,7 @@ def _from_json(text: str | bytes, file: str) -> Parsed:
     try:
         return Parsed(msgspec.json.decode(text), {})
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidConfig(
-            f"{file} is not JSON, and YAML needs PyYAML: {error}", hint="pip install 'tampu[policies]'"
-        ) from None
+        raise InvalidConfig(f"{file} is not JSON, and YAML needs PyYAML: {error}", hint=install("policies")) from None
 
 
 class _Open:

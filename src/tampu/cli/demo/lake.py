@@ -30,11 +30,11 @@ def wanted() -> bool:
 
 
 def install(session: Session) -> None:
-    """Install what the lake needs, if a command for it is named and something is missing."""
+    """Install what the lake needs, if a command for it is named. It does nothing if all is there as locked."""
     command = os.environ.get(_INSTALL)
-    if possible() or not command:
+    if not command:
         return
-    if not session.json:
+    if not possible() and not session.json:
         session.out.line(
             f"It needs Spark, a Java runtime, DuckDB and Arrow: about {_MEGABYTES} MB, downloaded once. "
             "The queue goes on working meanwhile; Ctrl-C stops it all."

@@ -10,6 +10,7 @@ import tampu
 from tampu.cli import parse
 from tampu.cli.app import option
 from tampu.cli.session import Session
+from tampu.model.extras import install
 
 if TYPE_CHECKING:
     from tampu.lake import query, storage
@@ -54,6 +55,4 @@ def _needs_extra() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise tampu.Unavailable(
-            f"{error.name} is not installed", hint="the lake needs: pip install 'tampu[spark]'"
-        ) from None
+        raise tampu.Unavailable(f"{error.name} is not installed", hint=f"the lake needs: {install('spark')}") from None

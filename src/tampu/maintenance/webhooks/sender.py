@@ -24,6 +24,7 @@ from tampu.engines.port import Claim, PollStatus
 from tampu.maintenance.webhooks import post
 from tampu.model.decoders import convert, from_json
 from tampu.model.errors import TampuError
+from tampu.model.extras import install
 from tampu.model.message import Lease
 
 log = logging.getLogger("tampu.maintenance")
@@ -73,7 +74,7 @@ class WebhookSender:
             import urllib3  # noqa: F401 - only whether it is there
         except ImportError:
             if not self._warned:
-                log.error("webhooks need urllib3: pip install 'tampu[client]'")
+                log.error("webhooks need urllib3: %s", install("client"))
             self._warned = True
             return False
         return True

@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from tampu.model.errors import NotFound
+from tampu.model.extras import install
 from tampu.server import confirmation_secret
 from tampu.server.auth import origin
 from tampu.server.auth.grants import Caller
@@ -39,7 +40,7 @@ def _protocol() -> Any:
         return importlib.import_module("tampu.mcp.http")
     except ImportError as error:
         raise NotFound(
-            f"this server has no MCP: {error.name} is not installed", hint="pip install 'tampu[mcp]' where it runs"
+            f"this server has no MCP: {error.name} is not installed", hint=f"{install('mcp')} where it runs"
         ) from None
 
 

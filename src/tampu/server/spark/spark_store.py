@@ -19,6 +19,7 @@ from tampu.broker.core import Core
 from tampu.engines.port import Call, DeleteDocument, Document, PutDocument
 from tampu.model.decoders import from_json, from_msgpack
 from tampu.model.errors import InvalidConfig, InvalidMessage, StorageFull, VersionConflict
+from tampu.model.extras import install
 from tampu.server.auth.keys import TENANT
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class SparkStore:
         except ImportError as error:
             raise InvalidConfig(
                 f"this server cannot serve Spark without {error.name}",
-                hint="run pip install 'tampu[server,spark]' on the server",
+                hint=f"run {install('server', 'spark')} on the server",
             ) from error
         self._core = core
         self.store: ArrowStore = store_of(core.engine)

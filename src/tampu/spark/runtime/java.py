@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tampu.model.errors import Unavailable
+from tampu.model.extras import install
 from tampu.spark.runtime.scripts import keep
 
 LEAST = 17
@@ -37,7 +38,7 @@ def provide() -> str:
     if home is None:
         raise Unavailable(
             f"Spark needs Java {LEAST} or newer, and none was found",
-            hint="pip install 'tampu[spark]' installs one; or install a JDK and set JAVA_HOME",
+            hint=f"{install('spark')} installs one; or install a JDK and set JAVA_HOME",
         )
     os.environ["JAVA_HOME"] = home
     return home

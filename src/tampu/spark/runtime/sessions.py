@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tampu.model.errors import Unavailable
+from tampu.model.extras import install
 from tampu.spark.runtime import java, python
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise Unavailable("PySpark is not installed", hint="pip install 'tampu[spark]'") from None
+        raise Unavailable("PySpark is not installed", hint=install("spark")) from None
     builder = SparkSession.builder.appName(name)
     settings = dict(_DEFAULTS)
     if remote is not None:

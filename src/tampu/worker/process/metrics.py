@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tampu.model.errors import InvalidConfig, Unavailable
+from tampu.model.extras import install
 from tampu.worker.runner import Runner
 
 
@@ -42,7 +43,7 @@ def serve(runner: Runner, port: int, host: str) -> None:
         from prometheus_client.process_collector import ProcessCollector
     except ImportError:
         raise InvalidConfig(
-            "--metrics-port needs prometheus-client", field="metrics_port", hint="pip install 'tampu[server]'"
+            "--metrics-port needs prometheus-client", field="metrics_port", hint=install("server")
         ) from None
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)

@@ -15,6 +15,7 @@ import msgspec
 
 from tampu.model.definitions import Schema
 from tampu.model.errors import InvalidConfig
+from tampu.model.extras import install
 
 _MOST_COMPILED = 1024
 _NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
@@ -83,7 +84,7 @@ def _module() -> Any:
     try:
         import jsonschema_rs
     except ImportError:
-        raise InvalidConfig("schemas need jsonschema-rs", hint="pip install 'tampu[policies]'") from None
+        raise InvalidConfig("schemas need jsonschema-rs", hint=install("policies")) from None
     return jsonschema_rs
 
 

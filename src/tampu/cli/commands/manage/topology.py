@@ -13,6 +13,7 @@ import tampu
 from tampu.cli import exits, output
 from tampu.cli.app import DryRun, command, option
 from tampu.cli.session import Session
+from tampu.model.extras import install
 
 _PANEL = "Policies"
 _MOST_BYTES = 1 << 20
@@ -69,7 +70,7 @@ def export(session: Session) -> None:
     try:
         import yaml  # type: ignore[import-untyped]  # it has no types
     except ImportError:
-        raise tampu.InvalidConfig("YAML needs PyYAML", hint="use --json, or pip install 'tampu[policies]'") from None
+        raise tampu.InvalidConfig("YAML needs PyYAML", hint=f"use --json, or {install('policies')}") from None
     sys.stdout.write(yaml.safe_dump(found, sort_keys=False, allow_unicode=True) if found else "{}\n")
 
 

@@ -10,6 +10,7 @@ from tampu.broker import access
 from tampu.cli.app import command, option
 from tampu.cli.lake.lake_option import LakePath
 from tampu.cli.session import Session
+from tampu.model.extras import install
 
 
 @command("mcp", "Serve")
@@ -28,7 +29,7 @@ def mcp(
         from tampu.mcp.lake import lake_of
         from tampu.mcp.protocol import run_stdio
     except ImportError as error:
-        raise tampu.InvalidConfig(f"MCP needs {error.name}", hint="pip install 'tampu[mcp]'") from error
+        raise tampu.InvalidConfig(f"MCP needs {error.name}", hint=install("mcp")) from error
     with session.open() as store:
         may = FULL
         if not access.is_local(store):

@@ -13,6 +13,7 @@ import tampu
 from tampu.cli.app import command
 from tampu.cli.plain_help import escape
 from tampu.cli.session import Session, hidden
+from tampu.model.extras import install
 from tampu.server.settings import DURATIONS, ServerSettings
 
 _PANEL = "Serve"
@@ -24,7 +25,7 @@ def serve(session: Session, /, **given: Any) -> None:
         from tampu.server import logs, settings
         from tampu.server.run import Running
     except ImportError as error:
-        raise tampu.InvalidConfig(f"the server needs {error.name}", hint="pip install 'tampu[server]'") from error
+        raise tampu.InvalidConfig(f"the server needs {error.name}", hint=install("server")) from error
 
     file = given.pop("config", None)
     if session.url is not None:
