@@ -2,7 +2,7 @@
 
 A verb, such as `claim`, is written once, as a generator of steps (`Steps`). It yields a step, and is sent the answer.
 `StepRunner.drive` carries out the steps for a thread, `drive_async` for a task; a remote store has its own runner. The
-steps are the calls of `tampu.engines.port`, and four more: `Read`, `WaitForMessages`, `WaitForEnd` and `PublishSet`.
+steps are the calls of `tampu.engines.port`, and five more: `Read`, `WaitForMessages`, `WaitForEnd`, `Pause` and `PublishSet`.
 """
 
 from __future__ import annotations
@@ -96,6 +96,15 @@ class WaitForEnd:
         self.seconds = seconds
 
 
+class Pause:
+    """Step: wait for some seconds, a second at most. The answer is None."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
 class PublishSet:
     """Step: publish to several queues, all or nothing. Publish steps that route or copy messages make it.
 
@@ -136,7 +145,7 @@ class PublishSet:
         return [replies[call][at] for call, at in self._order]
 
 
-Step = Call | Read | WaitForMessages | WaitForEnd | PublishSet
+Step = Call | Read | WaitForMessages | WaitForEnd | Pause | PublishSet
 Steps = Generator[Step, Any, R]
 """A verb: yields steps, is sent their answers (or has their errors raised in it), and returns an R."""
 
@@ -309,6 +318,9 @@ class Core(StepRunner):
         if isinstance(step, WaitForMessages | WaitForEnd):
             self._wait(step)
             return None
+        if isinstance(step, Pause):
+            threading.Event().wait(step.seconds)
+            return None
         if not isinstance(step, Settle | Together):
             return self.coalescer.submit(step)
         reply = self.commit_queues.for_call(step).submit(step)
@@ -348,6 +360,9 @@ class Core(StepRunner):
             return await self.pause_async(step, WaitingClaim(step.queues, asyncio.get_running_loop(), step.claim))
         if isinstance(step, WaitForEnd):
             await self._wait_for_end_async(step)
+            return None
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
             return None
         if isinstance(step, PublishSet):
             return step.messages(step.replies(await self.coalescer.submit_async(step.call)))
