@@ -17,6 +17,7 @@ from tampu.model.config import Backoff
 from tampu.model.errors import InvalidConfig, InvalidState
 from tampu.model.times import Duration
 from tampu.worker.periodic import Periodic
+from tampu.worker.flows import FlowBuilder
 from tampu.worker.tasks import AsyncTask, Middleware, Published, SyncTask, Task, TaskMessage, TaskOptions, overriding
 from tampu.worker.transactions import AsyncTaskTransaction, TaskTransaction, by_queue, published
 
@@ -206,6 +207,10 @@ class App(Periodic):
         return published(
             given, {queue: await store.publish_many(queue, news) for queue, news in by_queue(given).items()}
         )
+
+    def flow(self, name: str = "flow", *, correlation_id: str | None = None) -> FlowBuilder:
+        """A flow of any shape: ``with app.flow("nightly") as flow: flow.add(…)``. The end of the block publishes it."""
+        return FlowBuilder(self, name, correlation_id)
 
     # -- in one transaction with other writes
 

@@ -207,6 +207,8 @@ class Progress:
         if graph.part.joins and graph.part.adder is not None:
             leaves = [number for number in range(1, graph.size + 1) if number not in graph.sets_of]
             for name in self.sets_with(*stored.place_of(graph.part.adder)):
+                if self._known(name.part).part.adder == graph.part.adder:  # what it has added does not wait for itself
+                    continue
                 for number in leaves:
                     self._lead(part, number, name)
                 runs = stored.runs_of((part, number) for number in leaves)
