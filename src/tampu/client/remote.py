@@ -24,6 +24,7 @@ from tampu.client.atomic import RemoteAtomic
 from tampu.client.dead import RemoteDeadVerbs
 from tampu.client.erasure import RemoteErasureVerbs
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
+from tampu.client.flows import RemoteFlowVerbs
 from tampu.client.policies import RemotePolicyVerbs
 from tampu.client.request import Nap, Request, reader
 from tampu.client.reviews import RemoteReviewVerbs
@@ -50,6 +51,7 @@ class AllRemoteVerbs(
     RemoteScheduleVerbs,
     RemoteAgentVerbs,
     RemoteReviewVerbs,
+    RemoteFlowVerbs,
     RemotePolicyVerbs,
     RemoteTopologyVerbs,
     RemoteErasureVerbs,

@@ -83,11 +83,10 @@ class Follower:
         for handler in handlers:
             if self._paused(reader_name(handler.name)):
                 continue
-            try:
-                reader, version = self._carry_out(handler)
-            except VersionConflict:  # another process leads, and does the same
-                self._known.pop(handler.name, None)
+            found = self._carried_out(handler)
+            if found is None:
                 continue
+            reader, version = found
             if reader.failure is not None and self._must_wait(reader.failure):
                 continue
             if reader.position not in starts:  # most handlers are at the same place
@@ -98,8 +97,7 @@ class Follower:
             if cursor.position != reader.position:
                 self._hand_over(handler, reader, version, transitions, cursor.position)
                 if handler.name in self._known:
-                    with contextlib.suppress(VersionConflict):
-                        self._carry_out(handler)
+                    self._carried_out(handler)
         if any(cursor.more for cursor, _ in pages):
             return None
         return sum(len(transitions) for _, transitions in pages)
@@ -170,6 +168,18 @@ class Follower:
                 self._failed(handler, reader, version, error)
         except Exception as error:
             self._failed(handler, reader, version, error)
+
+    def _carried_out(self, handler: Handler) -> tuple[Reader, int] | None:
+        """`_carry_out`; None if it must be tried again in another look."""
+        try:
+            return self._carry_out(handler)
+        except VersionConflict:  # another process leads, and does the same
+            self._known.pop(handler.name, None)
+        except StorageError:
+            raise
+        except Exception:
+            log.exception("what follower %s has decided cannot be done, retrying", handler.name)
+        return None
 
     def _carry_out(self, handler: Handler) -> tuple[Reader, int]:
         """Do what was decided when a handler got to its position, perhaps by another leader. Returns the position."""

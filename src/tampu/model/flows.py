@@ -29,10 +29,11 @@ class FlowMember(msgspec.Struct, frozen=True, kw_only=True):
     """What it waits for: indexes of earlier members of the same call, runs ``(first index, how many)`` of them, and ids
     of members that the flow has already."""
     on_failure: OnFailure = "fail"
-    """What happens if a parent fails: ``fail`` waits until the parent is replayed, ``skip`` cancels this member, ``run``
-    runs it with None for the missing result."""
+    """What happens if a parent fails: ``fail`` waits until the parent is replayed, ``skip`` cancels this member,
+    ``run`` runs it with None for the missing result."""
     into: str | None = None
-    """The field of the payload that gets the results of the parents. ``""`` replaces the whole payload; None: nothing."""
+    """The field of the payload that gets the results of the parents. ``""`` replaces the whole payload; None does
+    nothing."""
     many: bool | None = None
     """True: the results are a list, however many there are. None: a list if there are several parents."""
 

@@ -16,8 +16,8 @@ from tampu.broker.store import Store
 from tampu.model.config import Backoff
 from tampu.model.errors import InvalidConfig, InvalidState
 from tampu.model.times import Duration
-from tampu.worker.periodic import Periodic
 from tampu.worker.flows import FlowBuilder
+from tampu.worker.periodic import Periodic
 from tampu.worker.tasks import AsyncTask, Middleware, Published, SyncTask, Task, TaskMessage, TaskOptions, overriding
 from tampu.worker.transactions import AsyncTaskTransaction, TaskTransaction, by_queue, published
 

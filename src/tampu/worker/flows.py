@@ -237,18 +237,14 @@ class FlowBuilder:
         if self._run is not None:
             return self._run
         return self._made(
-            _store(self._source).flows.publish(
-                self._members.made, name=self._name, correlation_id=self._story()
-            )
+            _store(self._source).flows.publish(self._members.made, name=self._name, correlation_id=self._story())
         )
 
     async def publish_async(self) -> FlowRun:
         if self._run is not None:
             return self._run
         store = _async_store(self._source)
-        return self._made(
-            await store.flows.publish(self._members.made, name=self._name, correlation_id=self._story())
-        )
+        return self._made(await store.flows.publish(self._members.made, name=self._name, correlation_id=self._story()))
 
     def __enter__(self) -> Self:
         return self
@@ -323,7 +319,12 @@ class FlowRun:
     """A flow that was published."""
 
     def __init__(
-        self, source: Store | App, id: str, ends: Sequence[tuple[int, Task[Any, Any] | None]] = (), *, many: bool = False
+        self,
+        source: Store | App,
+        id: str,
+        ends: Sequence[tuple[int, Task[Any, Any] | None]] = (),
+        *,
+        many: bool = False,
     ) -> None:
         self._source = source
         self.id = id
@@ -396,4 +397,3 @@ class FlowRun:
 
 def _seconds(timeout: Duration | None) -> float:
     return _FOR_EVER if timeout is None else duration(timeout, "timeout") / SECOND
-

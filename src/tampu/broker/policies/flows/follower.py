@@ -88,7 +88,13 @@ class FlowFollower:
                     _free(core, tenant, free)
                     free, size = [], 0
             elif letter != stored.BLOCKED:
-                why = "skipped" if letter == stored.SKIPPED else "flow_cancelled" if _cancelled(decided) else "parent_failed"
+                why = (
+                    "skipped"
+                    if letter == stored.SKIPPED
+                    else "flow_cancelled"
+                    if _cancelled(decided)
+                    else "parent_failed"
+                )
                 core.do(Cancel(tenant, [id], reason=why, actor=ACTOR))
         _free(core, tenant, free)
 
@@ -103,9 +109,7 @@ def _free(core: Core, tenant: str, members: Sequence[tuple[str, bytes | None]]) 
         core.do(Free(tenant, [id for id, _ in members], [body for _, body in members], actor=ACTOR))
 
 
-def _body(
-    core: Core, progress: Progress, graph: stored.Graph, number: int, message: Message
-) -> bytes | None:
+def _body(core: Core, progress: Progress, graph: stored.Graph, number: int, message: Message) -> bytes | None:
     """The new body of a member that runs; None if it keeps its own."""
     into: str | None = graph.of("intos", number)
     if into is None:

@@ -90,9 +90,7 @@ class Progress:
     # -- reading
 
     def graph(self, part: str) -> Graph | None:
-        return self._graphs.get(
-            self._tenant, part, lambda: self._source.document(stored.PART, self._tenant, part)
-        )
+        return self._graphs.get(self._tenant, part, lambda: self._source.document(stored.PART, self._tenant, part))
 
     def _known(self, part: str) -> Graph:
         found = self.graph(part)

@@ -31,7 +31,13 @@ class CannotRun(Exception):
 
 
 def body_of(
-    engine: Engine, settings_of: SettingsOf, message: Message, parents: Iterable[tuple[str, str]], into: str, *, many: bool
+    engine: Engine,
+    settings_of: SettingsOf,
+    message: Message,
+    parents: Iterable[tuple[str, str]],
+    into: str,
+    *,
+    many: bool,
 ) -> Body:
     """The body of a member with the results of its parents, given as (id, letter). Raises `CannotRun`."""
     settings = settings_of(message.queue)
@@ -59,8 +65,8 @@ def body_of(
 
 def _too_large(most: int) -> CannotRun:
     return CannotRun(
-        OVERSIZE, f"the results of its parents do not fit into the max_payload of its queue, {most} bytes: return less, "
-        "such as the place where the result is stored",
+        OVERSIZE, f"the results of its parents do not fit into the max_payload of its queue, {most} bytes: return "
+        "less, such as the place where the result is stored",
     )  # fmt: skip
 
 
@@ -72,7 +78,8 @@ def _result(engine: Engine, settings_of: SettingsOf, tenant: str, id: str) -> by
     if gone or message is None:
         raise CannotRun(
             PARENT_RESULT_GONE,
-            f"the result of {id} was removed before this message could run: raise result_ttl and retention of its queue",
+            f"the result of {id} was removed before this message could run: raise result_ttl and retention of its "
+            "queue",
         )
     return message.result_raw
 

@@ -14,7 +14,6 @@ from tampu.broker.core import Core, Pause, PublishSet, Read, Steps, WaitForEnd
 from tampu.broker.policies import uses
 from tampu.broker.policies.flows import ids, stored
 from tampu.broker.policies.flows.graph import Members, checked
-from tampu.broker.policies.flows.progress import Graphs, Progress, Source
 from tampu.broker.publish import PublishVerbs
 from tampu.engines import port
 from tampu.engines.port import Document
@@ -31,17 +30,6 @@ MOST_SHOWN = 20_000
 _MOST_AFTER = 20
 _FIRST_PAUSE, _LAST_PAUSE, _GROWTH = 0.002, 0.5, 1.3
 _MOST_LOOKED_AT = 2000
-
-
-class _Documents(Source):
-    def __init__(self, engine: port.Engine) -> None:
-        self._engine = engine
-
-    def document(self, kind: str, tenant: str, name: str) -> Document | None:
-        return self._engine.document(kind, tenant, name)
-
-    def documents(self, kind: str, tenant: str, prefix: str, limit: int | None = None) -> list[Document]:
-        return self._engine.documents(kind, tenant, prefix, limit=limit)
 
 
 class FlowVerbs(Recording):
@@ -79,7 +67,9 @@ class FlowVerbs(Recording):
             )
             first = self._put(stored.FLOW, flow, head, 0)
             try:
-                yield port.Together(self.tenant, [*begin, first, self._put(stored.PART, part, made.part(flow)), *publishes])
+                yield port.Together(
+                    self.tenant, [*begin, first, self._put(stored.PART, part, made.part(flow)), *publishes]
+                )
             except VersionConflict:
                 known = yield from self._document(stored.FLOW, flow)
                 if known is None:  # another process has begun the follower
@@ -129,7 +119,7 @@ class FlowVerbs(Recording):
         ``n`` of the same message adds only once, in whatever attempt. Raises `LeaseLost`; then nothing was added. A
         receipt needs the ``id`` of its message.
         """
-        receipt, adder = _lease(lease, id)
+        receipt, adder = lease_of(lease, id)
         validate.whole(n, "n", 1, 1_000_000)
         old = yield from self._document(stored.PART, ids.part_of(adder)) if ids.is_member(adder) else _nothing()
         if old is None:
@@ -367,7 +357,7 @@ def _nothing() -> Steps[None]:
     yield
 
 
-def _lease(lease: Lease | str, id: str | None) -> tuple[str, str]:
+def lease_of(lease: Lease | str, id: str | None) -> tuple[str, str]:
     """(receipt, id of the message)"""
     if isinstance(lease, Lease):
         return lease.receipt, lease.id
@@ -415,19 +405,16 @@ def _record(engine: port.Engine, tenant: str, flow: str, head: stored.Head, limi
 
 def _views(engine: port.Engine, tenant: str, flow: str, limit: int) -> list[FlowMemberView]:
     made: list[FlowMemberView] = []
-    progress = Progress(_Documents(engine), tenant, Graphs())
     for part, graph in _parts(engine, tenant, flow):
         letters = _letters(engine, tenant, part, graph.size)
         for number in range(1, graph.size + 1):
             if len(made) == limit:
                 return made
-            made.append(_view(engine, tenant, progress, part, graph, number, letters[number - 1]))
+            made.append(_view(engine, tenant, part, graph, number, letters[number - 1]))
     return made
 
 
-def _view(
-    engine: port.Engine, tenant: str, progress: Progress, part: str, graph: stored.Graph, number: int, letter: str
-) -> FlowMemberView:
+def _view(engine: port.Engine, tenant: str, part: str, graph: stored.Graph, number: int, letter: str) -> FlowMemberView:
     id = ids.member(part, number)
     state, error = stored.WORDS[letter], None
     if letter in (stored.OPEN, stored.DEAD):
@@ -460,9 +447,6 @@ def _removal(engine: port.Engine, tenant: str, flow: str) -> list[port.DeleteDoc
     calls += [port.DeleteDocument(stored.PART, tenant, part) for part in parts]
     for part in parts:
         for kind in (stored.STATE, stored.WAIT, stored.EXTRA):
-            calls += [
-                port.DeleteDocument(kind, tenant, one.name) for one in engine.documents(kind, tenant, f"{part}/")
-            ]
+            calls += [port.DeleteDocument(kind, tenant, one.name) for one in engine.documents(kind, tenant, f"{part}/")]
     calls += [port.DeleteDocument(stored.FLOW, tenant, flow), port.DeleteDocument(stored.COUNT, tenant, flow)]
     return calls + [port.DeleteDocument(stored.LINK, tenant, link.name) for link in links]
-
