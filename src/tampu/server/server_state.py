@@ -71,6 +71,8 @@ class ServerState:
         self.completion = Completion(self.tail)
         self.types = Types(self.core, self.listings)
         self._spark_store: SparkStore | None = None
+        self.sqs: Any = None
+        """What requests of SQS clients share, once there was one; see `tampu.server.sqs.handler`."""
         self._key_usage = KeyUsage(self.core, self.authenticator.key_cache)
         self._verbs: dict[str, AllVerbs] = {}
         self.fast_routes: dict[Any, Any] = {}
@@ -85,6 +87,11 @@ class ServerState:
         self.watched_at = 0.0
         """When the store was last checked for changes (monotonic clock)."""
         self.core.settings.watched = True
+
+    @property
+    def revision(self) -> int:
+        """Changes with any document: then what was cached of documents is to be read again."""
+        return self._revision
 
     # -- verbs
 

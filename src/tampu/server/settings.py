@@ -74,6 +74,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     oidc_claim: Annotated[str, _about("The token claim with tenant and grants")] = "tampu"
     public_metrics: Annotated[bool, _about("Serve /metrics without a key, even on a public address")] = False
 
+    sqs: Annotated[bool, _about("Serve the protocol of Amazon SQS at /sqs; see docs/how-to/sqs.md")] = False
     private_webhooks: Annotated[
         bool, _about("Let webhooks go to private, loopback and link-local addresses; off, users cannot reach them")
     ] = False

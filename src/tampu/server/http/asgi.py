@@ -31,6 +31,7 @@ from tampu.server.http.request import (
     refused,
 )
 from tampu.server.server_state import ServerState
+from tampu.server.sqs import handler as sqs
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 log = structlog.get_logger("tampu.server")
@@ -102,6 +103,9 @@ class AsgiApp:
         if handler is not None:
             request.route = path
             return handler, ()
+        if sqs.is_for(path, request.headers):
+            request.route = sqs.PATH
+            return sqs.handle, ()
         if path.startswith("/v1/queues/"):
             queue, _, last = path[11:].partition("/")
             handler = self._of_queue.get(last)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -90,6 +93,28 @@ def revoke(session: Session, id: Id) -> None:
         access.run(store, _key_admin(session, store).revoke(id))
     if not session.json:
         session.out.line("revoked")
+
+
+@command("aws", _PANEL, of=keys)
+def aws(
+    session: Session,
+    key_file: Annotated[
+        Path | None, option("--key-file", "A file with the key; default: asked for, or read from standard input")
+    ] = None,
+) -> None:
+    """The credentials of a key for AWS SDKs, which work with `tampu serve --sqs`."""
+    from tampu.server.auth import keys
+
+    if key_file is not None:
+        token = key_file.read_text()
+    else:
+        token = getpass.getpass("Key: ") if sys.stdin.isatty() else sys.stdin.readline()
+    parts = keys.split(token.strip())
+    if parts is None:
+        raise tampu.InvalidMessage("this is not a key", field="key", hint="give the whole key: tampu_…_…")
+    found = {"AWS_ACCESS_KEY_ID": f"tampu_{parts[0]}", "AWS_SECRET_ACCESS_KEY": keys.aws_secret(parts[1])}
+    session.out.answer(found, "\n".join(f"{name}={value}" for name, value in found.items()))
+    session.out.note("They are as secret as the key, and end with it.")
 
 
 def _print(session: Session, made: Any) -> None:
