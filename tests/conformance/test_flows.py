@@ -244,10 +244,10 @@ def test_what_is_no_flow_is_refused(store: Store, refused: Refusals) -> None:
         ([member(0, into="x")], "members[0].into"),
         ([FlowMember(queue="jobs", message=NewMessage(0, key="k"))], "members[0].key"),
         ([FlowMember(queue="jobs", message=NewMessage(0, hold="me"))], "members[0].hold"),
-        ([FlowMember(queue="jobs", message=NewMessage(0), after=5)], "members[0].after"),
+        ([FlowMember(queue="jobs", message=NewMessage(0), after=5)], "members[0].after"),  # type: ignore[arg-type]  # refused
         ([FlowMember(queue="_tampu.timers", message=NewMessage(0))], None),
     ):
-        refused(store, "invalid_message", lambda bad=bad: publish(bad), field)  # type: ignore[misc]  # bound now
+        refused(store, "invalid_message", lambda bad=bad: publish(bad), field)
     refused(store, "invalid_message", lambda: publish([member(0)], id="11111111-1111-4111-8111-111111111111"))
     refused(store, "not_found", lambda: store.flows.get("fe5e0fc4-eaa0-8f10-bc5a-700000000000"))
     refused(store, "not_found", lambda: store.flows.cancel("fe5e0fc4-eaa0-8f10-bc5a-700000000000"))

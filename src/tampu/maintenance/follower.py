@@ -105,9 +105,9 @@ class Follower:
     def _handlers(self) -> list[Handler]:
         """Those that programs have registered, and those of tampu that somebody uses: they have a position."""
         if self._own is None:
-            engine = self._core.engine
-            stored = (journal_readers.KIND, journal_readers.TENANT)
-            self._own = [own for own in OWN if engine.document(*stored, reader_name(own.name)) is not None]
+            stored = self._core.engine.documents(journal_readers.KIND, journal_readers.TENANT)
+            names = {document.name for document in stored}
+            self._own = [own for own in OWN if reader_name(own.name) in names]
         return [*FOLLOWERS, *self._own]
 
     def enroll(self, handlers: Sequence[Handler]) -> None:

@@ -78,7 +78,7 @@ class TaskMessage(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
         """As it is published. Most are simple, which costs a third. Raises `WrongArguments` if one is missing."""
         if self.into is not None:
             raise WrongArguments(
-                f"{self.task.name}: missing argument {self.into!r}", field="payload",
+                f"{self.task.name}: Missing required argument {self.into!r}", field="payload",
                 hint="pass it; only in a flow, after another message, it is that one's result",
             )  # fmt: skip
         return Encoded(self.new.payload, self.new.content_type or JSON, self.task.name) if self.simple else self.new

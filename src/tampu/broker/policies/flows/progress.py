@@ -184,9 +184,9 @@ class Progress:
     def _enroll(self, part: str, graph: Graph) -> None:
         """Begin to keep the state of a part: all its members are open."""
         for start in range(0, graph.size, stored.CHUNK):
-            name, _ = stored.chunk_name(part, start + 1)
-            chunk = self._chunks[name] = Chunk(OPEN * min(stored.CHUNK, graph.size - start))
-            self._dirty[stored.STATE, name] = chunk
+            document, _ = stored.chunk_name(part, start + 1)
+            chunk = self._chunks[document] = Chunk(OPEN * min(stored.CHUNK, graph.size - start))
+            self._dirty[stored.STATE, document] = chunk
         self._tally(graph.flow, OPEN, graph.size)
         for start in range(0, len(graph.part.sets), stored.SETS):
             document, _ = stored.sets_name(SetName(part, start))
@@ -210,7 +210,7 @@ class Progress:
                 for number in leaves:
                     self._lead(part, number, name)
                 runs = stored.runs_of((part, number) for number in leaves)
-                self._extras[f"{name.part}/{name.index}/{part}"] = runs
+                self._extras[f"{name.part}/{name.number}/{part}"] = runs
 
     def _lead(self, part: str, number: int, name: SetName) -> None:
         """Make a member a parent of a set in another part, or of one that its own part does not know."""
@@ -220,7 +220,7 @@ class Progress:
         letter = chunk.letters[place]
         if letter in FAILURES and not self.sets_with(part, number):
             self._count(self._known(part).flow).bad -= 1  # somebody waits for it now, and decides
-        chunk.outs.setdefault(str(number), []).append(tuple(name))
+        chunk.outs.setdefault(str(number), []).append((name.part, name.number))
         self._dirty[stored.STATE, document] = chunk
         if letter in COLUMN:
             self._moved(name, letter, 1)
@@ -265,7 +265,7 @@ class Progress:
             counts, graph = self.counts_of(name), self._known(name.part)
             if counts[0] and not reopened:
                 continue
-            for number in stored.numbers(graph.part.sets[name.index].waiters):
+            for number in stored.numbers(graph.part.sets[name.number].waiters):
                 if self.letter(name.part, number) not in (OPEN, BLOCKED):
                     continue
                 found = OPEN

@@ -129,7 +129,8 @@ read_queues = from_json(list[str]).decode
 
 class SetName(NamedTuple):
     part: str
-    index: int
+    number: int
+    """Its index in the part."""
 
 
 class Graph:
@@ -194,7 +195,7 @@ def chunk_name(part: str, number: int) -> tuple[str, int]:
 
 
 def sets_name(name: SetName) -> tuple[str, int]:
-    at, place = divmod(name.index, SETS)
+    at, place = divmod(name.number, SETS)
     return f"{name.part}/{at:05d}", place
 
 
