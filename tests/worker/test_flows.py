@@ -101,8 +101,9 @@ def test_flows_for_async_code(memory: tampu.App) -> None:
         found = await memory.store_async.flows.list(name="second")
         assert len(found.flows) == 1
         assert (await (await run.replay_async(failed_only=False)).wait_async(60)).status == "done"
+        result = await run.result_async(60)
         assert (await run.cancel_async()).status == "done"
-        return await run.result_async(60)
+        return result
 
     with tampu.working(memory):
         assert asyncio.run(story()) == 6

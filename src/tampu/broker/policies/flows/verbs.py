@@ -26,6 +26,8 @@ from tampu.model.times import SECOND, Duration, duration, moment, moment_or_none
 
 _TRIES = 20
 _STEP = 500
+_CANCELLED = {stored.WORDS[stored.OPEN], stored.WORDS[stored.BLOCKED]}
+"""Members in these states are cancelled with their flow."""
 MOST_SHOWN = 20_000
 _MOST_AFTER = 20
 _FIRST_PAUSE, _LAST_PAUSE, _GROWTH = 0.002, 0.5, 1.3
@@ -244,8 +246,12 @@ class FlowVerbs(Recording):
     # -- all of it
 
     def cancel_flow(self, id: str) -> Steps[FlowRecord]:
-        """Cancel all members that have not ended. Workers of those that run are asked to stop."""
+        """Cancel all members that have not ended. Workers of those that run are asked to stop. A flow that is done stays
+        so."""
         flow = ids.check_flow(validate.id_text(id))
+        found = yield from self.get_flow(flow)
+        if not found.counts.keys() & _CANCELLED:
+            return found
         for _ in range(_TRIES):
             document = yield from self._document(stored.FLOW, flow)
             head = yield from self._head(flow)
