@@ -66,7 +66,7 @@ def test_a_worker_adds_members_where_it_may_publish(web: Web) -> None:
 
 
 def test_bodies_are_checked(web: Web) -> None:
-    for body in (
+    bodies: tuple[dict[str, Any], ...] = (
         {"members": []},
         {"members": [{"queue": "jobs.a", "message": {"payload": 1}, "after": [0]}]},
         {"members": [{"queue": "jobs.a", "message": {"payload": 1}, "after": [[0]]}]},
@@ -74,7 +74,8 @@ def test_bodies_are_checked(web: Web) -> None:
         {"members": [{"queue": "jobs.a", "message": {"payload": 1}, "on_failure": "hope"}]},
         {"members": [{"queue": "jobs.a", "message": {"payload": 1}, "unknown": 1}]},
         FLOW | {"id": "11111111-1111-4111-8111-111111111111"},
-    ):
+    )
+    for body in bodies:
         assert web.post("/v1/flows", body).status == 400, body
     assert web.get("/v1/flows/fe5e0fc4-eaa0-8f10-bc5a-700000000000").status == 404
     assert web.get("/v1/flows/nonsense").status == 400

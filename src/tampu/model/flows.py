@@ -16,8 +16,6 @@ HOLD = "parents"
 """Why a member is held that waits for others."""
 HOLD_FOR_RESULTS = "results of parents"
 """The same, for a member whose payload gets their results."""
-PARENT_RESULT_GONE = "parent_result_gone"
-"""Why a member is dead: the result of a parent was removed before the member could run."""
 
 
 class FlowMember(msgspec.Struct, frozen=True, kw_only=True):

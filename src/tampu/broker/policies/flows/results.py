@@ -14,9 +14,8 @@ from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
 from tampu.engines.port import Engine
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, TampuError
-from tampu.model.flows import PARENT_RESULT_GONE
 from tampu.model.message import Body, Message
-from tampu.model.reasons import DECODE_FAILED, OVERSIZE, SCHEMA_INVALID
+from tampu.model.reasons import DECODE_FAILED, OVERSIZE, PARENT_RESULT_GONE, SCHEMA_INVALID
 from tampu.model.values import NOT_ENCODED, encode
 
 SettingsOf = Callable[[str], Settings]

@@ -246,8 +246,8 @@ class FlowVerbs(Recording):
     # -- all of it
 
     def cancel_flow(self, id: str) -> Steps[FlowRecord]:
-        """Cancel all members that have not ended. Workers of those that run are asked to stop. A flow that is done stays
-        so."""
+        """Cancel all members that have not ended; workers of those that run are asked to stop. A done flow stays
+        done."""
         flow = ids.check_flow(validate.id_text(id))
         found = yield from self.get_flow(flow)
         if not found.counts.keys() & _CANCELLED:
