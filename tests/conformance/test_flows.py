@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 import tampu
 from tampu import FlowMember, NewMessage
+from tampu.broker import access
 from tampu.broker.policies.flows.follower import FlowFollower
 from tampu.broker.store import Store
 from tampu.maintenance.follower import Follower
 from tampu.model.errors import InvalidState, LeaseLost, NotFound
-from tests.conformance.harness import Harness, Refusals, counts, inside, verbs
+from tests.conformance.harness import Harness, Refusals, counts, inside, until, verbs
 from tests.model.flow_model import FlowModel
 
 WEEK = 7 * 86_400
@@ -302,6 +304,36 @@ def test_tenants_do_not_see_flows_of_others(harness: Harness) -> None:
     theirs.publish("jobs", "same id", id=members_of(ours, flow)[0])
     work(theirs, harness, None)
     assert (theirs.flows.list().flows, states(ours, flow)) == ([], ["ready", "held"])
+
+
+def test_an_ack_of_a_member_wakes_the_follower_in_another_process(
+    direct_harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = direct_harness.open(live=True), direct_harness.open(live=True)
+    heard = threading.Event()
+    monkeypatch.setattr(access.core(other), "on_change", heard.set)
+    engine = access.engine(store)
+
+    def ring() -> bool:
+        engine.wake_others()
+        if direct_harness.name == "mariadb":  # where processes poll for changes
+            store.publish("others", 1)
+        return heard.wait(0.05)
+
+    until(ring)
+    woken: list[int] = []
+    monkeypatch.setattr(engine, "wake_others", lambda: woken.append(1))
+    store.publish("plain", 1)
+    store.ack(store.claim("plain")[0])
+    assert not woken
+    store.flows.publish([member(0), member(1, 0, into=None), member(2, 0, into=None)])
+    store.ack(store.claim("jobs")[0])
+    assert len(woken) == 1
+    while Follower(access.core(store)).turn() != 0:
+        pass
+    with store.atomic() as unit:
+        unit.ack(store.claim("jobs")[0])
+    assert len(woken) == 2
 
 
 def test_random_flows_end_as_the_reference_says(store: Store, harness: Harness, seed: int) -> None:
