@@ -47,8 +47,9 @@ from tampu.worker.current import Current, current
 from tampu.worker.exceptions import FlowFailed, Retry, Review, Snooze, TaskFailed
 from tampu.worker.flows import Chain, FlowBuilder, FlowNode, FlowRun, Group, chain, group, map, message
 from tampu.worker.hand_over import HandOver
+from tampu.worker.published import Published
 from tampu.worker.runner import Runner, RunnerOptions, working
-from tampu.worker.tasks import Middleware, Published, Task, TaskMessage
+from tampu.worker.tasks import Middleware, Task, TaskMessage
 
 __version__ = "0.1.0"
 

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 import tampu
 from tampu.model.errors import Forbidden, InvalidMessage, NotFound, TampuError, Unauthorized
+from tampu.server.console import page as console_page
 from tampu.server.http import message_handlers, openapi
 from tampu.server.http.asgi import AsgiApp
 from tampu.server.http.request import KEY, HttpRequest, internal_error, refused
@@ -76,7 +77,12 @@ def framework() -> FastAPI:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, TampuError)
     http_request: HttpRequest = request.scope[KEY]
-    return respond(refused(http_request.server, http_request.id, error))
+    reply = respond(refused(http_request.server, http_request.id, error))
+    if b"text/html" not in http_request.headers.get(b"accept", b""):
+        return reply
+    page = console_page.refused(console_page.root_of(request.scope), http_request.caller, error)  # a person reads it
+    page.headers.update({name: value for name, value in reply.headers.items() if not name.startswith("content-")})
+    return page
 
 
 async def _defect(request: Request, _error: Exception) -> Response:
