@@ -42,6 +42,7 @@ for _name in (
     "lake.query",
     "commands.serve.server",
     "commands.serve.keys",
+    "commands.serve.mcp",
     "commands.maintain.doctor",
     "commands.maintain.migrate",
     "commands.maintain.bench",

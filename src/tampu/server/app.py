@@ -27,6 +27,7 @@ from tampu.server.routes import (
     flows,
     health,
     keys,
+    mcp,
     messages,
     queues,
     reviews,
@@ -45,6 +46,7 @@ ROUTERS = (
     agents.router, agents.followers, definitions.router, topology.router, erasures.router, reviews.router, flows.router,
     events.router, spark.router,
     keys.router, session.router, dead.router, health.router, console.router, console.pages,
+    mcp.router,
 )  # fmt: skip
 
 

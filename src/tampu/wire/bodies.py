@@ -333,6 +333,10 @@ class Me(msgspec.Struct):
     version: str
     atomic: str = "eventual"
     """How units become visible: ``isolated`` or ``eventual``."""
+    everywhere: list[str] = []
+    """Permissions that the caller has in all queues."""
+    all_tenants: bool = False
+    """True if the caller may act in every tenant."""
 
 
 PUBLISH = Form(Publish, PublishJson)
