@@ -33,6 +33,7 @@ from tampu.model.errors import (
     Unavailable,
     VersionConflict,
 )
+from tampu.model.flows import FlowMember, FlowMemberView, FlowPage, FlowRecord
 from tampu.model.journal import FollowerStatus, JournalPage, Transition
 from tampu.model.message import Failure, Lease, Message, NewMessage, Progress, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
@@ -43,7 +44,9 @@ from tampu.model.trace import Trace, TraceEvent, TraceMessage
 from tampu.store_factory import open, open_async
 from tampu.worker.app import App
 from tampu.worker.current import Current, current
-from tampu.worker.exceptions import Retry, Review, Snooze, TaskFailed
+from tampu.worker.exceptions import FlowFailed, Retry, Review, Snooze, TaskFailed
+from tampu.worker.flows import Chain, FlowBuilder, FlowNode, FlowRun, Group, chain, group, map, message
+from tampu.worker.hand_over import HandOver
 from tampu.worker.published import Published
 from tampu.worker.runner import Runner, RunnerOptions, working
 from tampu.worker.tasks import Middleware, Task, TaskMessage
@@ -60,6 +63,7 @@ __all__ = [
     "AuditPage",
     "AuditRecord",
     "Backoff",
+    "Chain",
     "Current",
     "DamagedFile",
     "DeadGroup",
@@ -70,9 +74,19 @@ __all__ = [
     "Erasure",
     "Failure",
     "Firing",
+    "FlowBuilder",
+    "FlowFailed",
+    "FlowMember",
+    "FlowMemberView",
+    "FlowNode",
+    "FlowPage",
+    "FlowRecord",
+    "FlowRun",
     "FollowerStatus",
     "Forbidden",
     "ForeignFile",
+    "Group",
+    "HandOver",
     "Hold",
     "IdempotencyConflict",
     "InvalidConfig",
@@ -133,10 +147,14 @@ __all__ = [
     "Unit",
     "VersionConflict",
     "Where",
+    "chain",
     "current",
     "exponential",
     "fixed",
+    "group",
     "linear",
+    "map",
+    "message",
     "open",
     "open_async",
     "working",

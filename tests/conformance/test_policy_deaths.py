@@ -6,7 +6,9 @@ import functools
 
 import pytest
 
+from tampu import FlowMember, NewMessage
 from tampu.broker.store import Store
+from tampu.maintenance.follower import Follower
 from tests.conformance.conftest import DIRECT
 from tests.conformance.dying import Mortals, follow_once, payloads_of, publish_with_policies
 from tests.conformance.harness import Harness, inside, until
@@ -72,3 +74,34 @@ def _follow_all(store: Store) -> None:
         return all(one.behind == 0 for one in store.followers.list() if one.name == "rules")
 
     until(over)
+
+
+@pytest.mark.parametrize("direct_harness", [kit for kit in DIRECT if kit.name == "file"], ids=["file"], indirect=True)
+def test_a_follower_of_flows_that_dies_between_any_two_statements_frees_each_member_once(
+    direct_harness: Harness,
+) -> None:
+    store = direct_harness.open(live=True)
+    parents = [FlowMember(queue="jobs", message=NewMessage(n)) for n in range(3)]
+    joins = [
+        FlowMember(queue="joins", message=NewMessage(None), after=[(0, 3)], into="", on_failure=policy)
+        for policy in ("fail", "skip", "run")
+    ]
+    ended = [store.flows.publish([*parents, *joins]) for _ in range(2)]
+    for n, lease in enumerate(store.claim("jobs", limit=6)):
+        if n == 4:  # of the second flow
+            store.reject(lease)
+        else:
+            store.ack(lease, n)
+    died = 0
+    mortals = Mortals(direct_harness.url)
+    while not mortals.send_unit(died, "follow"):
+        died += 1
+        assert died < MOST
+    assert died > 3, "there are statements to die between"
+    while Follower(inside(store)).turn() != 0:
+        pass
+    found = [[one.state for one in store.flows.get(flow, limit=10).members[3:]] for flow in ended]
+    assert found == [["ready", "ready", "ready"], ["blocked", "skipped", "ready"]]
+    moves = [t.verb for t in store.journal(limit=1000).transitions if t.queue == "joins"]
+    assert (moves.count("free"), moves.count("cancel")) == (4, 1)
+    assert [lease.payload for lease in store.claim("joins", limit=4)] == [[0, 1, 2]] * 3 + [[3, None, 5]]

@@ -283,6 +283,23 @@ def relay(url: str, log: Log, rng: random.Random) -> None:
                     log.write(("relayed", lease.payload))
 
 
+def weave(url: str, log: Log, rng: random.Random) -> None:
+    """Works on the members of flows, and follows them when it leads; some leases run out."""
+    with tampu.open(url) as store:
+        while True:
+            leases = store.claim(["parts", "joins"], limit=rng.randint(1, 40), lease=LEASE_SECONDS, wait=0.2)
+            done = [lease for lease in leases if rng.random() > 0.02]
+            log.write(
+                *(("claimed", lease.queue, lease.id, lease.payload) for lease in leases if lease.queue == "joins")
+            )
+            store.settle([tampu.Ack(lease, result_of(lease.payload)) for lease in done])
+
+
+def result_of(payload: Any) -> int:
+    """What a member of a flow returns: its number, or the sum of the results that it got."""
+    return sum(payload) if isinstance(payload, list) else int(payload)
+
+
 def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
     """Claims, is stopped, and comes back when its lease has run out."""
     with tampu.open(url, maintenance=False) as store:
@@ -297,6 +314,7 @@ def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
 
 
 ROLES: dict[str, Callable[[str, Log, random.Random], None]] = {
+    "weave": steadily(weave),
     "keep": keep,
     "follow": follow,
     "publish": steadily(publish),

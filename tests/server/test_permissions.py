@@ -23,6 +23,8 @@ OF_THE_STORE = {
 """Only for keys of all tenants: tests/server/test_followers.py."""
 OF_A_REPLAY = {"get_dead_replay", "cancel_dead_replay", "undo_dead_replay"}
 """tests/server/test_dead.py"""
+OF_A_MEMBER = {"add_to_flow"}
+"""Needs two permissions, and a lease: tests/server/test_flows.py."""
 ID = "019b76da-a800-7000-8000-000000000001"
 CONFIG = "/v1/queues/jobs.a/config"
 SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
@@ -96,6 +98,11 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "get_pattern": ({"view"}, "GET", "/v1/patterns/kept", None),
     "put_pattern": ({"operate"}, "PUT", "/v1/patterns/kept", PATTERN),
     "delete_pattern": ({"operate"}, "DELETE", "/v1/patterns/other", None),
+    "list_flows": ({"view"}, "GET", "/v1/flows", None),
+    "get_flow": ({"view"}, "GET", "/v1/flows/{flow}", None),
+    "publish_flow": ({"publish"}, "POST", "/v1/flows", {"members": [{"queue": "jobs.a", "message": {"payload": 1}}]}),
+    "replay_flow": ({"operate"}, "POST", "/v1/flows/{flow}/replay", {}),
+    "cancel_flow": ({"operate"}, "POST", "/v1/flows/{cancelled}/cancel", None),
     "list_reviews": ({"view", "review"}, "GET", "/v1/reviews", None),
     "get_review": ({"view", "review"}, "GET", "/v1/reviews/{review}", None),
     "preview_review": ({"view"}, "POST", "/v1/reviews/preview", {"pattern": "kept"}),
@@ -172,6 +179,7 @@ _OF_MANY = {
     "list_schemas": "schemas", "list_rules": "rules", "list_subscriptions": "subscriptions",
     "list_holds": "holds", "list_erasures": "erasures", "list_alerts": "alerts",
     "alert_status": "firing", "list_patterns": "patterns", "list_reviews": "reviews",
+    "list_flows": "flows",
     "list_dead": "messages", "group_dead": "groups", "list_dead_replays": "replays",
     "replay_dead": "count", "purge_dead": "count",
 }  # fmt: skip
@@ -208,7 +216,7 @@ def _shows_no_rows(operation: str, answer: Any) -> bool:
 
 
 def test_every_route_is_in_the_matrix() -> None:
-    assert set(_operations()) == set(NEEDS) | OPEN | ANY | OF_THE_STORE | OF_A_REPLAY
+    assert set(_operations()) == set(NEEDS) | OPEN | ANY | OF_THE_STORE | OF_A_REPLAY | OF_A_MEMBER
 
 
 @pytest.fixture
@@ -237,11 +245,15 @@ def filled(web: Web) -> dict[str, str]:
         assert web.request("PUT", f"/v1/patterns/{pattern}", PATTERN).status == 200
     asking = {"messages": [{"payload": 1, "review": "kept"}, {"payload": 2, "review": "kept"}]}
     reviews = web.post("/v1/queues/jobs.a/publish", asking).json["messages"]
+    flow = {"members": [{"queue": "jobs.a", "message": {"payload": 1}}]}
+    flows = {name: web.post("/v1/flows", flow).json["id"] for name in ("flow", "cancelled")}
     plan = {"query": {"columns": ["id"], "queues": ["jobs.a"]}}
     (piece,) = web.post("/v1/spark/plan", plan).json["pieces"]
-    return {"id": message["id"], "key": key["id"], "piece": piece, "erasure": erasure} | {
-        name: one["id"] for name, one in zip(("review", "claimed"), reviews, strict=True)
-    }
+    return (
+        {"id": message["id"], "key": key["id"], "piece": piece, "erasure": erasure}
+        | flows
+        | {name: one["id"] for name, one in zip(("review", "claimed"), reviews, strict=True)}
+    )
 
 
 @pytest.mark.parametrize("permission", PERMISSIONS)
@@ -282,6 +294,7 @@ def test_without_a_key_every_route_is_closed(web: Web, filled: dict[str, str]) -
 
 
 ELSEWHERE = {
+    "publish_flow",
     "publish", "publish_many", "claim", "get_config", "put_config", "reset_config", "resume", "drain", "close",
     "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key", "config_sources",
     "put_schema", "delete_schema", "put_rule", "delete_rule",

@@ -164,6 +164,18 @@ class AsyncPatterns(Part):
     delete = awaitable(AllVerbs.delete_pattern)
 
 
+class AsyncFlows(Part):
+    """As `Flows`."""
+
+    publish = awaitable(AllVerbs.publish_flow)
+    add = awaitable(AllVerbs.add_to_flow)
+    get = awaitable(AllVerbs.get_flow)
+    list = awaitable(AllVerbs.list_flows)
+    wait = awaitable(AllVerbs.wait_flow)
+    cancel = awaitable(AllVerbs.cancel_flow)
+    replay = awaitable(AllVerbs.replay_flow)
+
+
 class AsyncReviews(Part):
     """Messages that wait for a person's decision, by the id of the message."""
 
@@ -271,6 +283,10 @@ class AsyncStore:
     @property
     def reviews(self) -> AsyncReviews:
         return AsyncReviews(self._verbs, self._drive)
+
+    @property
+    def flows(self) -> AsyncFlows:
+        return AsyncFlows(self._verbs, self._drive)
 
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)

@@ -2,7 +2,8 @@
 
 A verb, such as `claim`, is written once, as a generator of steps (`Steps`). It yields a step, and is sent the answer.
 `StepRunner.drive` carries out the steps for a thread, `drive_async` for a task; a remote store has its own runner. The
-steps are the calls of `tampu.engines.port`, and four more: `Read`, `WaitForMessages`, `WaitForEnd` and `PublishSet`.
+steps are the calls of `tampu.engines.port`, and five more: `Read`, `WaitForMessages`, `WaitForEnd`, `Pause` and
+`PublishSet`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from tampu.broker.agents.stored import Report
 from tampu.broker.commit_queue.completion import Completion
 from tampu.broker.commit_queue.parallel_settle import CommitQueues
 from tampu.broker.commit_queue.waiters import MakeClaim, Waiter, Waiters, WaitingClaim
+from tampu.broker.policies.flows.ids import is_member
 from tampu.broker.settings import SettingsCache
 from tampu.engines.port import Call, Engine, PollStatus, Publish, Settle, Together
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import Message, State
+from tampu.model.outcome import Outcome
 from tampu.model.states import has_ended
 
 R = TypeVar("R")
@@ -96,6 +99,15 @@ class WaitForEnd:
         self.seconds = seconds
 
 
+class Pause:
+    """Step: wait for some seconds, a second at most. The answer is None."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
 class PublishSet:
     """Step: publish to several queues, all or nothing. Publish steps that route or copy messages make it.
 
@@ -138,7 +150,7 @@ class PublishSet:
         return [replies[call][at] for call, at in self._order]
 
 
-Step = Call | Read | WaitForMessages | WaitForEnd | PublishSet
+Step = Call | Read | WaitForMessages | WaitForEnd | Pause | PublishSet
 Steps = Generator[Step, Any, R]
 """A verb: yields steps, is sent their answers (or has their errors raised in it), and returns an R."""
 
@@ -308,7 +320,7 @@ class Core(StepRunner):
             return step.query(self.engine)
         if isinstance(step, PublishSet):
             return step.messages(step.replies(self.coalescer.submit(step.call)))
-        if isinstance(step, WaitForMessages | WaitForEnd):
+        if isinstance(step, WaitForMessages | WaitForEnd | Pause):
             self._wait(step)
             return None
         if not isinstance(step, Settle | Together):
@@ -316,9 +328,26 @@ class Core(StepRunner):
         reply = self.commit_queues.for_call(step).submit(step)
         if self.completion.anybody:
             self.completion.read_now()
+        if self._others_wait_for(reply):
+            self.engine.wake_others()
         return reply
 
-    def _wait(self, step: WaitForMessages | WaitForEnd) -> None:
+    def _others_wait_for(self, reply: Any) -> bool:
+        """True if members of flows have ended, and the follower that frees others is in another process."""
+        if self.maintenance is not None and self.maintenance.leads:
+            return False
+        for one in reply:
+            if isinstance(one, Outcome):
+                if one.id is not None and is_member(one.id):
+                    return True
+            elif isinstance(one, list) and self._others_wait_for(one):
+                return True
+        return False
+
+    def _wait(self, step: WaitForMessages | WaitForEnd | Pause) -> None:
+        if isinstance(step, Pause):
+            threading.Event().wait(step.seconds)
+            return
         if isinstance(step, WaitForMessages):
             waiter = Waiter(step.queues, None)
             self.waiting.join(waiter)
@@ -348,14 +377,17 @@ class Core(StepRunner):
             return await asyncio.to_thread(step.query, self.engine)
         if isinstance(step, WaitForMessages):
             return await self.pause_async(step, WaitingClaim(step.queues, asyncio.get_running_loop(), step.claim))
-        if isinstance(step, WaitForEnd):
-            await self._wait_for_end_async(step)
+        if isinstance(step, WaitForEnd | Pause):
+            await (asyncio.sleep(step.seconds) if isinstance(step, Pause) else self._wait_for_end_async(step))
             return None
         if isinstance(step, PublishSet):
             return step.messages(step.replies(await self.coalescer.submit_async(step.call)))
         reply = await self.coalescer.submit_async(step)
-        if self.completion.anybody and isinstance(step, Settle | Together):
-            self.completion.read_now()
+        if isinstance(step, Settle | Together):
+            if self.completion.anybody:
+                self.completion.read_now()
+            if self._others_wait_for(reply):
+                await asyncio.to_thread(self.engine.wake_others)
         return reply
 
     async def _wait_for_end_async(self, step: WaitForEnd) -> None:

@@ -17,7 +17,7 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -50,6 +50,15 @@ class Handler(Protocol):
         ...
 
 
+@runtime_checkable
+class Acts(Protocol):
+    """A handler with acts of its own, see `Effects.act`."""
+
+    def act(self, core: Core, tenant: str, ids: Sequence[str]) -> None:
+        """Do what was decided about these messages. It may be called again: look at what they are now."""
+        ...
+
+
 FOLLOWERS: list[Handler] = []
 """Every process that runs maintenance on a store needs the same list: the leader may be any of them."""
 
@@ -67,8 +76,8 @@ def registered(handler: Handler) -> Iterator[None]:
 class Effects:
     """What a handler wants done. All of it takes effect with the new position, or nothing does.
 
-    Cancels and frees follow within seconds: they are stored with the position and carried out right after it, by the
-    next leader if this one dies.
+    Cancels, frees and acts are stored with the position and carried out right after it, by the next leader if this
+    one dies.
     """
 
     def __init__(self, handler: str, core: Core) -> None:
@@ -77,7 +86,9 @@ class Effects:
         self._messages: dict[tuple[str, str], list[NewMessage]] = {}
         self._counts: dict[tuple[str, int], int] = {}
         self._documents: dict[tuple[str, str, str], PutDocument | DeleteDocument] = {}
-        self._intents: dict[tuple[Literal["cancel", "free"], str], dict[str, None]] = {}
+        self._intents: dict[tuple[Literal["cancel", "free", "act"], str], dict[str, None]] = {}
+        self.soon = False
+        """What comes next is waited for: the follower looks again after a few milliseconds."""
 
     def publish(self, cause: Transition, queue: str, payload: Any, **options: Any) -> str:
         """Publish to a queue of the tenant of ``cause``, with the options of `Store.publish`; the id of the message.
@@ -122,7 +133,15 @@ class Effects:
         """Free messages of the tenant of ``cause``, as `Store.free` does. One that is not held stays as it is."""
         self._intend("free", cause.tenant, ids)
 
-    def _intend(self, verb: Literal["cancel", "free"], tenant: str, ids: Sequence[str]) -> None:
+    def act(self, cause: Transition, *ids: str) -> None:
+        """Have the handler's own ``act(core, tenant, ids)`` called, which may be called again after a crash."""
+        self._intend("act", cause.tenant, ids)
+
+    def look_again_soon(self) -> None:
+        """Somebody waits for what follows from the next transitions."""
+        self.soon = True
+
+    def _intend(self, verb: Literal["cancel", "free", "act"], tenant: str, ids: Sequence[str]) -> None:
         self._intents.setdefault((verb, tenant), {}).update((validate.id_text(id), None) for id in ids)
 
     # -- what a handler may want to know
@@ -134,6 +153,10 @@ class Effects:
     def document(self, kind: str, tenant: str, name: str) -> Document | None:
         """A document as it is stored, without what is in these effects."""
         return self._core.engine.document(kind, tenant, name)
+
+    def documents(self, kind: str, tenant: str, prefix: str, limit: int | None = None) -> list[Document]:
+        """The documents whose names begin with ``prefix``, as they are stored, by name."""
+        return self._core.engine.documents(kind, tenant, prefix, limit=limit)
 
     def definitions(self, tenant: str) -> list[Definition]:
         """The schemas, rules and subscriptions of a tenant."""

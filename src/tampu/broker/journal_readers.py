@@ -43,7 +43,8 @@ class Failure(msgspec.Struct, frozen=True):
 class Intent(msgspec.Struct, frozen=True):
     """What a follower has decided and its process has yet to do. To do it again changes nothing."""
 
-    verb: Literal["cancel", "free"]
+    verb: Literal["cancel", "free", "act"]
+    """``act`` is done by the follower's own method."""
     tenant: str
     ids: list[str]
 

@@ -152,10 +152,12 @@ class PublishVerbs:
                     break
         return step
 
-    def policy_publishing(self, queue: str, news: Sequence[NewMessage]) -> Any:
+    def policy_publishing(self, queue: str, news: Sequence[NewMessage], *, complete: bool = True) -> Any:
         """Like `publishing`, for messages of policies. The queue may be one of tampu's own."""
         by_id = "atomic:eventual" in self.core.engine.capabilities
-        return prepare(self.tenant, queue, news, self._settings, copies_by_id=by_id, now=self.core.engine.now)
+        return prepare(
+            self.tenant, queue, news, self._settings, copies_by_id=by_id, now=self.core.engine.now, complete=complete
+        )
 
     def _warn_of_priority(self, queue: str, ordering: str) -> None:
         """Log it once per queue. It is no error: the queue may get another ordering while the message waits."""
@@ -242,12 +244,13 @@ def prepare(
     remember_us: int = 0,
     copies_by_id: bool = False,
     now: Callable[[], int] | None = None,
+    complete: bool = True,
 ) -> Publish | PublishSet:
     """The step that stores these messages or payloads; its reply is a list with one `Message` for each.
 
     A batch with the same ``batch_id`` is stored once; ``keeps_batch_ids`` is true if the engine remembers these ids.
     ``one_request``: the idempotency keys of the messages stand for the whole batch and match no other batch.
-    ``remember_us`` is as in `port.Load`, ``copies_by_id`` as in `publish_steps.Batch`.
+    ``remember_us`` is as in `port.Load`, ``copies_by_id`` and ``complete`` as in `publish_steps.Batch`.
     """
     settings = settings_of(queue)
     if "@" in queue:
@@ -273,8 +276,9 @@ def prepare(
         items, simple, batch_id = load.named(items, f"{tenant}/{queue}/{batch_id}"), False, None
     if steps:
         return _through_steps(
-            tenant, queue, news, items, settings_of, remember_us, simple, values, copies_by_id=copies_by_id, now=now
-        )
+            tenant, queue, news, items, settings_of, remember_us, simple, values, copies_by_id=copies_by_id, now=now,
+            complete=complete,
+        )  # fmt: skip
     return publish_call(tenant, queue, settings, items, simple, remember_us, batch_id)
 
 
@@ -338,13 +342,14 @@ def _through_steps(
     *,
     copies_by_id: bool = False,
     now: Callable[[], int] | None = None,
+    complete: bool = True,
 ) -> Publish | PublishSet:
     positions: Iterable[int | None] = [None] if len(items) == 1 else range(len(items))
     if values is None:
         drafts = [Draft(queue, *each) for each in zip(news, items, positions, strict=True)]
     else:
         drafts = [Draft(queue, *each) for each in zip(news, items, positions, values, strict=True)]
-    batch = Batch(tenant, drafts, settings_of, plain=simple, copies_by_id=copies_by_id, now=now)
+    batch = Batch(tenant, drafts, settings_of, plain=simple, copies_by_id=copies_by_id, now=now, complete=complete)
     batch.run()
     made = Items(queue, batch.settings_of)
     by_queue: dict[str, list[Item]] = {}

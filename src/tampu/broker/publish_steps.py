@@ -217,8 +217,11 @@ class Batch:
         plain: bool = False,
         copies_by_id: bool = False,
         now: Callable[[], int] | None = None,
+        complete: bool = True,
     ) -> None:
         self.tenant = tenant
+        self.complete = complete
+        """False: payloads of messages that are held for results do not have all fields yet."""
         self.plain = plain
         """No message has an id or a key, a group, a delay or another thing to look up or wait for."""
         self._copies_by_id = copies_by_id

@@ -223,6 +223,18 @@ class Reviews(Part):
     ask = blocking(AllVerbs.ask_review)
 
 
+class Flows(Part):
+    """Messages that wait for each other, by the id of the flow."""
+
+    publish = blocking(AllVerbs.publish_flow)
+    add = blocking(AllVerbs.add_to_flow)
+    get = blocking(AllVerbs.get_flow)
+    list = blocking(AllVerbs.list_flows)
+    wait = blocking(AllVerbs.wait_flow)
+    cancel = blocking(AllVerbs.cancel_flow)
+    replay = blocking(AllVerbs.replay_flow)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -253,6 +265,7 @@ class Store:
         self.erasures = Erasures(self._verbs, self._drive)
         self.patterns = Patterns(self._verbs, self._drive)
         self.reviews = Reviews(self._verbs, self._drive)
+        self.flows = Flows(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

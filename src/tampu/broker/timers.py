@@ -17,6 +17,8 @@ from tampu.model.values import pack_body
 
 QUEUE = f"{SYSTEM}timers"
 TYPE = "review"
+FLOW = "flow"
+"""The type of timers about flows; their id is that of the flow."""
 _MOST_ATTEMPTS = 1000
 
 

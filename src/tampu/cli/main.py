@@ -37,6 +37,7 @@ for _name in (
     "commands.manage.erase",
     "commands.manage.patterns",
     "commands.manage.reviews",
+    "commands.manage.flows",
     "lake.pipeline",
     "lake.query",
     "commands.serve.server",

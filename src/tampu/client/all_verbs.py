@@ -12,6 +12,7 @@ from tampu.client.admin import RemoteAdmin, RemoteAgentVerbs, RemoteScheduleVerb
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.dead import RemoteDeadVerbs
 from tampu.client.erasure import RemoteErasureVerbs
+from tampu.client.flows import RemoteFlowVerbs
 from tampu.client.policies import RemotePolicyVerbs
 from tampu.client.request import Request
 from tampu.client.reviews import RemoteReviewVerbs
@@ -32,6 +33,7 @@ class AllRemoteVerbs(
     RemoteScheduleVerbs,
     RemoteAgentVerbs,
     RemoteReviewVerbs,
+    RemoteFlowVerbs,
     RemotePolicyVerbs,
     RemoteTopologyVerbs,
     RemoteErasureVerbs,

@@ -595,6 +595,11 @@ class Engine(Protocol):
         """Notify ``listener`` from now on. A wake-up from another process may be lost, so callers also poll."""
         ...
 
+    def wake_others(self) -> None:
+        """Wake other processes although nothing became ready: they call `Listener.on_remote_change`. It may be lost.
+        Where processes poll for changes, it does nothing."""
+        ...
+
     def lead(self) -> bool:
         """Try to become the leader, the process whose maintenance works. True while it is. Ends with the process."""
         ...

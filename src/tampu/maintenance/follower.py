@@ -18,7 +18,7 @@ import msgspec
 
 from tampu.broker import journal_readers, validate
 from tampu.broker.core import Core
-from tampu.broker.followers import FOLLOWERS, Effects, Handler, reader_name
+from tampu.broker.followers import FOLLOWERS, Acts, Effects, Handler, reader_name
 from tampu.broker.journal_cursor import JournalCursor, end_of_journal
 from tampu.broker.journal_readers import Failure, Reader
 from tampu.broker.policies.followers import OWN
@@ -33,6 +33,8 @@ _MOST_BYTES = 4 * 1024 * 1024
 """Payloads in one unit, unless one transition alone brings more."""
 _BUSY_SECONDS = 0.02
 """Between two looks at least, so that a busy store is read in pages."""
+_QUICK_SECONDS, _SOON_SECONDS = 0.002, 1.0
+"""In place of ``_BUSY_SECONDS``, for so long after a handler said that somebody waits for what it does next."""
 _FIRST_SECONDS, _LAST_SECONDS, _GROWTH = 0.25, 10.0, 1.25
 """Between two looks when nothing is found: other processes tell of what became ready, but not of all else."""
 _POLLED_SECONDS = 60.0
@@ -61,6 +63,8 @@ class Follower:
         self._read_at = 0.0
         self._wake = threading.Event()
         self._stopped = threading.Event()
+        self._soon_until = 0.0
+        """Until then somebody waits for what a handler does next."""
         self._pause = _FIRST_SECONDS
         self._longest = _LAST_SECONDS
         self._last_poll: tuple[int, Position | None] | None = None
@@ -79,11 +83,10 @@ class Follower:
         for handler in handlers:
             if self._paused(reader_name(handler.name)):
                 continue
-            try:
-                reader, version = self._carry_out(handler.name)
-            except VersionConflict:  # another process leads, and does the same
-                del self._known[handler.name]
+            found = self._carried_out(handler)
+            if found is None:
                 continue
+            reader, version = found
             if reader.failure is not None and self._must_wait(reader.failure):
                 continue
             if reader.position not in starts:  # most handlers are at the same place
@@ -93,6 +96,8 @@ class Follower:
             cursor, transitions = pages[starts.index(reader.position)]
             if cursor.position != reader.position:
                 self._hand_over(handler, reader, version, transitions, cursor.position)
+                if handler.name in self._known:
+                    self._carried_out(handler)
         if any(cursor.more for cursor, _ in pages):
             return None
         return sum(len(transitions) for _, transitions in pages)
@@ -100,9 +105,9 @@ class Follower:
     def _handlers(self) -> list[Handler]:
         """Those that programs have registered, and those of tampu that somebody uses: they have a position."""
         if self._own is None:
-            engine = self._core.engine
-            stored = (journal_readers.KIND, journal_readers.TENANT)
-            self._own = [own for own in OWN if engine.document(*stored, reader_name(own.name)) is not None]
+            stored = self._core.engine.documents(journal_readers.KIND, journal_readers.TENANT)
+            names = {document.name for document in stored}
+            self._own = [own for own in OWN if reader_name(own.name) in names]
         return [*FOLLOWERS, *self._own]
 
     def enroll(self, handlers: Sequence[Handler]) -> None:
@@ -152,6 +157,8 @@ class Follower:
             )  # fmt: skip
             unit = Together(journal_readers.TENANT, [journal_readers.saving(moved_on, version), *calls])
             self._known[handler.name] = moved_on, self._core.do(unit)[0]
+            if effects.soon:
+                self._soon_until = time.monotonic() + _SOON_SECONDS
         except StorageError:  # it says nothing of the handler, and the unit may be stored
             self.forget()
             raise
@@ -162,14 +169,30 @@ class Follower:
         except Exception as error:
             self._failed(handler, reader, version, error)
 
-    def _carry_out(self, name: str) -> tuple[Reader, int]:
+    def _carried_out(self, handler: Handler) -> tuple[Reader, int] | None:
+        """`_carry_out`; None if it must be tried again in another look."""
+        try:
+            return self._carry_out(handler)
+        except VersionConflict:  # another process leads, and does the same
+            self._known.pop(handler.name, None)
+        except StorageError:
+            raise
+        except Exception:
+            log.exception("what follower %s has decided cannot be done, retrying", handler.name)
+        return None
+
+    def _carry_out(self, handler: Handler) -> tuple[Reader, int]:
         """Do what was decided when a handler got to its position, perhaps by another leader. Returns the position."""
-        reader, version = self._known[name]
+        reader, version = self._known[handler.name]
         for intent in reader.intents:
-            self._core.do((Cancel if intent.verb == "cancel" else Free)(intent.tenant, intent.ids))
+            if intent.verb == "act":
+                assert isinstance(handler, Acts)
+                handler.act(self._core, intent.tenant, intent.ids)
+            else:
+                self._core.do((Cancel if intent.verb == "cancel" else Free)(intent.tenant, intent.ids))
         if reader.intents:
             reader = msgspec.structs.replace(reader, intents=[])
-            self._known[name] = reader, (version := self._core.do(journal_readers.saving(reader, version)))
+            self._known[handler.name] = reader, (version := self._core.do(journal_readers.saving(reader, version)))
         return reader, version
 
     def _stored_version(self, name: str) -> int | None:
@@ -237,7 +260,8 @@ class Follower:
                 self._stopped.wait(_RETRY_SECONDS)
                 continue
             if seconds:
-                self._stopped.wait(_BUSY_SECONDS)
+                soon = time.monotonic() < self._soon_until
+                self._stopped.wait(_QUICK_SECONDS if soon else _BUSY_SECONDS)
                 self._wake.wait(seconds)
 
     def step(self) -> float:

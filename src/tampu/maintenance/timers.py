@@ -6,6 +6,8 @@ import logging
 
 from tampu.broker import timers
 from tampu.broker.core import Core
+from tampu.broker.policies.flows.follower import KEPT_US
+from tampu.broker.policies.flows.verbs import FlowVerbs
 from tampu.broker.policies.reviews.due import DueVerbs
 from tampu.engines.port import AGAIN, Claim, QueueClaim, Settle, SettleItem
 from tampu.model.audit import Actor
@@ -66,11 +68,17 @@ class Timers:
     def _settled(self, tenant: str, lease: Lease) -> SettleItem:
         verbs = DueVerbs(self._core, tenant).by(Actor("tampu"))
         try:
-            self._core.drive(verbs.handle_timer(timers.read(lease.message.raw).id))
+            id = timers.read(lease.message.raw).id
+            if lease.message.type == timers.FLOW:
+                later = self._core.drive(FlowVerbs(self._core, tenant).forget_flow(id, KEPT_US))
+                if later:
+                    return SettleItem("release", timers.QUEUE, lease.receipt, delay_us=later)
+                return SettleItem("ack", timers.QUEUE, lease.receipt, id=lease.id)
+            self._core.drive(verbs.handle_timer(id))
         except Unavailable:
             raise
         except TampuError as error:
-            log.warning("the review of message %s must wait: %s", lease.message.correlation_id, error)
+            log.warning("what is due for %s must wait: %s", lease.message.correlation_id, error)
             if not isinstance(error, InvalidMessage):
                 return SettleItem("release", timers.QUEUE, lease.receipt, delay_us=_LATER_US)
         return SettleItem("ack", timers.QUEUE, lease.receipt, id=lease.id)

@@ -18,6 +18,7 @@ UNKNOWN_TASK = "unknown_task"
 # Set by policies.
 ROUTING_LOOP = "routing_loop"
 REFUSED = "refused"
+PARENT_RESULT_GONE = "parent_result_gone"
 # Conventional, for your own rejects.
 SCHEMA_INVALID = "schema_invalid"
 OVERSIZE = "oversize"
@@ -25,7 +26,7 @@ OVERSIZE = "oversize"
 DEAD_LETTER_REASONS = frozenset(
     {
         RETRIES_EXHAUSTED, LEASE_EXPIRED, DEADLINE_PASSED, UNRECOVERABLE, DECODE_FAILED, RESULT_INVALID, UNKNOWN_TASK,
-        ROUTING_LOOP, REFUSED, SCHEMA_INVALID, OVERSIZE,
+        ROUTING_LOOP, REFUSED, PARENT_RESULT_GONE, SCHEMA_INVALID, OVERSIZE,
     }
 )  # fmt: skip
 OTHER = "other"

@@ -24,6 +24,7 @@ from tampu.server.routes import (
     definitions,
     erasures,
     events,
+    flows,
     health,
     keys,
     mcp,
@@ -42,7 +43,7 @@ from tampu.wire.problems import MethodNotAllowed
 
 ROUTERS = (
     verbs.router, atomic.router, messages.router, messages.notes, queues.router, admin.router, schedules.router,
-    agents.router, agents.followers, definitions.router, topology.router, erasures.router, reviews.router,
+    agents.router, agents.followers, definitions.router, topology.router, erasures.router, reviews.router, flows.router,
     events.router, spark.router,
     keys.router, session.router, dead.router, health.router, console.router, console.pages,
     mcp.router,

@@ -18,6 +18,7 @@ from tampu.model.errors import InvalidConfig, InvalidState, NotFound
 from tampu.model.message import Message
 from tampu.model.similar import did_you_mean
 from tampu.model.times import Duration
+from tampu.worker.flows import FlowBuilder
 from tampu.worker.periodic import Periodic
 from tampu.worker.published import Published
 from tampu.worker.retry_policy import Decide, Errors
@@ -253,6 +254,10 @@ class App(Periodic):
         return published(
             given, {queue: await store.publish_many(queue, news) for queue, news in by_queue(given).items()}
         )
+
+    def flow(self, name: str = "flow", *, correlation_id: str | None = None) -> FlowBuilder:
+        """A flow of any shape: ``with app.flow("nightly") as flow: flow.add(…)``. The end of the block publishes it."""
+        return FlowBuilder(self, name, correlation_id)
 
     # -- in one transaction with other writes
 

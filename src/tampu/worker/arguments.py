@@ -78,12 +78,9 @@ class Arguments:
         self.all_positional = self._var_args is None and self._var_kwargs is None and not self._keyword
         """True if every parameter can be passed by position."""
         # In the order of a call: positional, *args, keyword-only, **kwargs.
-        fields = [_field(p, hints.get(p.name, Any)) for p in parameters]
+        self._fields = [_field(p, hints.get(p.name, Any)) for p in parameters]
         try:
-            self._struct = msgspec.defstruct(
-                "Arguments", fields, kw_only=not self.all_positional, omit_defaults=True, forbid_unknown_fields=True,
-                module=__name__,
-            )  # fmt: skip
+            self._struct = self._made(self._fields, named=not self.all_positional)
             self._decode = from_json(self._struct, dec_hook=decode_other).decode
             self._decode_msgpack = from_msgpack(self._struct, dec_hook=decode_other).decode
             self._returns = from_msgpack(hints.get("return", Any), dec_hook=decode_other)
@@ -94,6 +91,13 @@ class Arguments:
             ) from error
         self._count = len(self._positional)
         self.may_return_none = not self._checks_result or self._accepts(_encode_msgpack(None))
+        self._required = [field[0] for field in self._fields if len(field) == 2]
+
+    @staticmethod
+    def _made(fields: list[Any], *, named: bool) -> type[msgspec.Struct]:
+        return msgspec.defstruct(
+            "Arguments", fields, kw_only=named, omit_defaults=True, forbid_unknown_fields=True, module=__name__
+        )
 
     def _accepts(self, raw: bytes) -> bool:
         try:
@@ -119,6 +123,31 @@ class Arguments:
         except (*values.NOT_ENCODED, NotImplementedError) as error:
             hint = f"{error.hint}, or annotate the parameter" if isinstance(error, values.NotKept) else None
             raise WrongArguments(f"{self._function.__qualname__}: {error}", field="payload", hint=hint) from error
+
+    def pack_open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str, str] | None:
+        """(payload, content type, parameter) of a call in which one required parameter is missing: in a flow it gets
+        the results of the parents. None if more are missing, or none. Raises `WrongArguments` if others do not fit."""
+        try:
+            named = self._named(args, kwargs)
+        except TypeError:
+            return None
+        missing = [name for name in self._required if name not in named]
+        if len(missing) != 1:
+            return None
+        struct = self._made([field for field in self._fields if field[0] != missing[0]], named=True)
+        try:
+            given = struct(**named)
+            decode = from_json(struct, dec_hook=decode_other).decode
+            try:
+                raw = _encode(given)
+                if values.find_change(given, decode(raw)) is None and all(map(values.finite, named.values())):
+                    return raw, JSON, missing[0]
+            except TypeError:  # perhaps a mapping with keys that JSON does not support
+                pass
+            decode_msgpack = from_msgpack(struct, dec_hook=decode_other).decode
+            return values.pack(given, _encode_msgpack, decode_msgpack), MSGPACK, missing[0]
+        except (*values.NOT_ENCODED, NotImplementedError) as error:
+            raise WrongArguments(f"{self._function.__qualname__}: {error}", field="payload") from error
 
     def _as_json(self, given: Any) -> bytes | None:
         """The arguments as JSON; None if JSON would change one."""

@@ -15,6 +15,8 @@ from tampu.model.message import Lease, Message
 from tampu.model.times import Duration
 
 if TYPE_CHECKING:
+    from tampu.worker.flows import CurrentFlow
+    from tampu.worker.hand_over import HandOver
     from tampu.worker.tasks import Task
 
 _current: contextvars.ContextVar[Current] = contextvars.ContextVar("tampu-current")
@@ -76,6 +78,7 @@ class Current:
     """The message that a task works on."""
 
     __slots__ = (
+        "_added",
         "_note",
         "_noted",
         "_pool",
@@ -102,6 +105,8 @@ class Current:
         self._until: float | None = None
         self._note: dict[str, Any] | None = None
         self._noted = False
+        self._added = 0
+        """How often it has added to its flow."""
         self._settled = False
         """The settle queue has an outcome. A later one, from a function that was abandoned, is ignored."""
 
@@ -140,6 +145,23 @@ class Current:
     def checkpoint(self) -> Checkpoint:
         return Checkpoint(self)
 
+    @property
+    def flow(self) -> CurrentFlow:
+        """The flow that the message is a member of."""
+        from tampu.worker.flows import CurrentFlow
+
+        return CurrentFlow(self)
+
+    def atomic(self, result: Any = None) -> HandOver:
+        """Ack this message with ``result`` and publish the next ones, as one unit: all of it takes effect, or nothing.
+
+        ``with tampu.current().atomic() as unit: unit.publish(…)``. Raises `LeaseLost` if another worker has the message
+        now; then nothing has changed. The task must return the same result.
+        """
+        from tampu.worker.hand_over import HandOver
+
+        return HandOver(self, result)
+
     def progress(self, done: float, note: str | None = None) -> None:
         """Report progress: a number from 0 to 1, and a short text. Does not wait; it is stored within a second."""
         if not 0 <= done <= 1:
@@ -177,6 +199,11 @@ def current() -> Current:
         return _current.get()
     except LookupError:
         raise InvalidState("no task is running here", hint="call tampu.current() inside a task") from None
+
+
+def running() -> Current | None:
+    """The message of the running task; None outside of a task."""
+    return _current.get(None)
 
 
 def enter(work: Current) -> None:

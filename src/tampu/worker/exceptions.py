@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tampu.model.errors import InvalidMessage
+from tampu.model.flows import FlowRecord
 from tampu.model.message import Message
 from tampu.model.times import Duration, duration
 
@@ -64,6 +65,18 @@ class TaskFailed(Exception):
         found = self.message
         why = ": ".join(part for part in (found.reason, found.last_error) if part)
         return f"{found.type} {found.id} is {found.state}" + (f" ({why})" if why else "")
+
+
+class FlowFailed(Exception):
+    """The caller waited for the result of a flow, but the flow has failed or was cancelled."""
+
+    def __init__(self, flow: FlowRecord) -> None:
+        super().__init__(flow)
+        self.flow = flow
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{n} {state}" for state, n in sorted(self.flow.counts.items()))
+        return f"flow {self.flow.name} {self.flow.id} is {self.flow.status}: {counts}"
 
 
 class TimedOut(BaseException):

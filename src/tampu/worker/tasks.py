@@ -18,7 +18,7 @@ from tampu.model.errors import InvalidConfig
 from tampu.model.message import JSON, Encoded, Message, NewMessage
 from tampu.model.similar import did_you_mean
 from tampu.model.times import SECOND, Duration, duration
-from tampu.worker.arguments import Arguments
+from tampu.worker.arguments import Arguments, WrongArguments
 from tampu.worker.published import Published
 from tampu.worker.retry_policy import Errors, RetryPolicy
 
@@ -121,10 +121,17 @@ class TaskMessage(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
     new: NewMessage
     simple: bool = False
     """True if only the task and its arguments are set."""
+    into: str | None = None
+    """The parameter without an argument. In a flow it gets the results of the parents."""
 
     @property
     def stored(self) -> NewMessage | Encoded:
-        """As it is published. Most are simple, which costs a third."""
+        """As it is published. Most are simple, which costs a third. Raises `WrongArguments` if one is missing."""
+        if self.into is not None:
+            raise WrongArguments(
+                f"{self.task.name}: Missing required argument {self.into!r}", field="payload",
+                hint="pass it; only in a flow, after another message, it is that one's result",
+            )  # fmt: skip
         return Encoded(self.new.payload, self.new.content_type or JSON, self.task.name) if self.simple else self.new
 
 
@@ -183,15 +190,25 @@ class Task(Generic[P, R]):
         return changed
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> TaskMessage[R]:
-        """A call to publish later or with others. Raises `InvalidMessage` if the arguments do not fit."""
+        """A call to publish later, with others, or in a flow. Raises `InvalidMessage` if the arguments do not fit.
+
+        One required parameter may be missing for a flow: it gets the result of the message before.
+        """
         fields = self._fields
         if self.settings.max_attempts is not None and "max_attempts" not in fields:
             fields = {**fields, "max_attempts": self.settings.max_attempts}
-        payload, content_type = self.arguments.pack(args, kwargs)
+        into = None
+        try:
+            payload, content_type = self.arguments.pack(args, kwargs)
+        except WrongArguments:
+            found = self.arguments.pack_open(args, kwargs)
+            if found is None:
+                raise
+            payload, content_type, into = found
         new = NewMessage(payload, type=self.name, content_type=content_type, **fields)
         for one in self.app.publishing:
             new = one.publish(new, self)
-        return TaskMessage(self, self.settings.queue, new, not fields and not self.app.publishing)
+        return TaskMessage(self, self.settings.queue, new, not (fields or self.app.publishing or into), into)
 
     def publish(self, *args: P.args, **kwargs: P.kwargs) -> Published[R]:
         """Have a worker call the function with these arguments. Returns when the message is stored."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from tampu.broker.policies.alerts.verbs import ALERTS, AlertVerbs
 from tampu.broker.policies.definitions import Kind
+from tampu.broker.policies.flows.verbs import FlowVerbs
 from tampu.broker.policies.holds.verbs import HOLDS, HoldVerbs
 from tampu.broker.policies.reviews.decide import DecideVerbs
 from tampu.broker.policies.reviews.patterns import PATTERNS
@@ -17,5 +18,7 @@ from tampu.broker.policies.webhooks.verbs import WebhookVerbs
 KINDS: tuple[Kind[Any], ...] = (SCHEMAS, RULES, SUBSCRIPTIONS, ALERTS, HOLDS, PATTERNS)
 
 
-class PolicyVerbs(SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs, WebhookVerbs, HoldVerbs, DecideVerbs):
+class PolicyVerbs(
+    SchemaVerbs, RuleVerbs, SubscriptionVerbs, AlertVerbs, WebhookVerbs, HoldVerbs, DecideVerbs, FlowVerbs
+):
     """The verbs of all policies."""

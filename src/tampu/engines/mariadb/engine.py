@@ -94,6 +94,10 @@ class MariaEngine(SqlEngine):
         if offered and self.index is not None and self.index.up:
             self.index.update(offered, [], notify=False)
 
+    def wake_others(self) -> None:
+        if self.index is not None:
+            self.index.wake_listeners()
+
     def _start_wakeup(self) -> Wakeup:
         return Wakeup(self.place, self._on_remote_change, lambda: self.index is not None and self.index.up)
 

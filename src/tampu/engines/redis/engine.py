@@ -305,6 +305,9 @@ class RedisEngine:
         self._listener = listener
         self.peers.listen(listener.on_remote_change)
 
+    def wake_others(self) -> None:
+        self.wire.send([self.peers.wake_others])
+
     def lead(self) -> bool:
         self._check_usable()
         return self.peers.lead()

@@ -297,6 +297,11 @@ class SqlEngine(BaseEngine):
         if self._wakeup is None:
             self._wakeup = self._start_wakeup()
 
+    def wake_others(self) -> None:
+        notify = None if self._wakeup is None else self._wakeup.notify
+        if notify is not None:
+            notify()
+
     def _on_remote_change(self) -> bool:
         return not self._closed and self._listener is not None and self._listener.on_remote_change()
 

@@ -380,6 +380,10 @@ class SqliteEngine(BaseEngine):
             except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error
 
+    def wake_others(self) -> None:
+        if self._peers is not None:
+            self._peers.notify()
+
     def lead(self) -> bool:
         return self._peers is None or self._peers.lead()
 

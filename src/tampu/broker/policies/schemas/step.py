@@ -10,6 +10,7 @@ from tampu.broker.policies.schemas.validators import Validator, validator
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
 from tampu.model.definitions import Schema, matches
+from tampu.model.flows import HOLD_FOR_RESULTS
 from tampu.model.reasons import SCHEMA_INVALID
 
 HEADER = "tampu-schema"
@@ -33,6 +34,8 @@ class SchemaStep:
         last: tuple[str, str] | None = None
         checks, dead = _NONE, False
         for draft in drafts:
+            if not batch.complete and draft.field("hold") == HOLD_FOR_RESULTS:
+                continue  # its payload is not complete: it is checked when it is, see `tampu.broker.policies.flows`
             about = (draft.queue, draft.field("type"))
             if about != last:
                 last, (queue, type) = about, about
