@@ -18,7 +18,7 @@ from tampu.broker.settings import Settings
 from tampu.model.definitions import Action, Changes, Rule, Webhook
 from tampu.model.errors import InvalidConfig, InvalidMessage
 from tampu.model.reasons import ROUTING_LOOP
-from tampu.model.times import duration, moment, seconds_of
+from tampu.model.times import duration, moment
 from tampu.model.values import NOT_ENCODED, encode
 
 log = logging.getLogger("tampu")
@@ -178,8 +178,7 @@ _OWN: dict[str, Any] = dict.fromkeys(
 
 def micros(value: float | str, field: str) -> int:
     """A duration as rules have it: seconds, or a text such as ``5m``."""
-    seconds = seconds_of(value, field, InvalidConfig) if isinstance(value, str) else value
-    return duration(seconds, field, error=InvalidConfig)
+    return duration(value, field, error=InvalidConfig)
 
 
 def _changes(asked: Changes, draft: Draft, batch: Batch) -> dict[str, Any]:
