@@ -17,6 +17,7 @@ from tampu.model.errors import TampuError
 from tampu.server import logs, worker_streams
 from tampu.server.http import access_log
 from tampu.server.http.request import (
+    APP,
     KEY,
     LARGE,
     SERVER,
@@ -117,6 +118,7 @@ class AsgiApp:
 
     async def _call_framework(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
         scope[KEY] = request
+        scope[APP] = self
 
         async def send_with_headers(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":

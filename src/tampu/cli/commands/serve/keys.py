@@ -13,6 +13,7 @@ import tampu
 from tampu.broker import access
 from tampu.broker.core import Core
 from tampu.cli.app import command, group, option
+from tampu.cli.parse import duration, optional_duration
 from tampu.cli.session import Session
 
 _PANEL = "Serve"
@@ -41,7 +42,7 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for")],
     grant: Annotated[list[str], option("--grant", "For example publish,view:orders.* (repeatable)", metavar="GRANT")],
     all_tenants: Annotated[bool, option("--all-tenants", "Valid for all tenants")] = False,
-    expires_in: Annotated[float | None, option("--expires-in", "Lifetime", metavar="SECONDS")] = None,
+    expires_in: Annotated[str | None, option("--expires-in", "Lifetime, such as 30d", metavar="TIME")] = None,
     rate: Annotated[float, option("--rate", "Maximum messages per second; 0: no limit")] = 0,
     burst: Annotated[int, option("--burst", "Maximum messages at once")] = 0,
 ) -> None:
@@ -52,7 +53,8 @@ def create(
     with session.open_or_create() as store:
         tenant = "*" if all_tenants else session.tenant or "default"
         keys = _key_admin(session, store, tenant)
-        made = access.run(store, keys.create(name, grants, expires_in=expires_in, rate=rate, burst=burst))
+        lifetime = optional_duration(expires_in, "expires_in")
+        made = access.run(store, keys.create(name, grants, expires_in=lifetime, rate=rate, burst=burst))
     _print(session, made)
 
 
@@ -69,20 +71,18 @@ def list_keys(session: Session) -> None:
         ]
         for key in found
     )  # fmt: skip
-    session.out.rows(found, ["key", "tenant", "name", "grants", "expires", "last use"], rows, fold=["grants"])
+    session.out.rows({"keys": found}, ["key", "tenant", "name", "grants", "expires", "last use"], rows, fold=["grants"])
 
 
 @command("rotate", _PANEL, of=keys)
 def rotate(
     session: Session,
     id: Id,
-    overlap: Annotated[
-        float, option("--overlap", "Keep the old secret valid for this long", metavar="SECONDS")
-    ] = 86_400,
+    overlap: Annotated[str, option("--overlap", "Keep the old secret valid for this long", metavar="TIME")] = "1d",
 ) -> None:
     """Give a key a new secret, and show it once."""
     with session.open() as store:
-        made = access.run(store, _key_admin(session, store).rotate(id, overlap=overlap))
+        made = access.run(store, _key_admin(session, store).rotate(id, overlap=duration(overlap, "overlap")))
     _print(session, made)
 
 
