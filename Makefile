@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 3# on two cores: a quarter of the time of the tests is waiting for leases, kills and servers
+JOBS ?= 4# on two cores: tests wait for leases, kills and servers, and for their own server processes
 PEERS := postgres redis celery arq
 UV_COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links

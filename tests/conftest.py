@@ -4,7 +4,9 @@ A run of the tests asks the same questions every time, so that a change is judge
 has asked yet is for `make fuzz`: its seed is new each time, and what it finds is printed so that it can be replayed.
 """
 
+import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -50,6 +52,16 @@ if not FUZZING:
 def seed(request: pytest.FixtureRequest) -> int:
     """For what a test draws by itself."""
     return seed_of(request.node.name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays until the end, so looking for garbage in it is a second for nothing, in each process."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -73,8 +73,8 @@ def test_an_approved_message_continues_with_the_decision_and_a_refused_one_is_de
         store.reviews.decide(second.id, "approve", by="ada", fields={"rate": 1})
     assert verbs(store, first.id)[:3] == ["publish", "replace", "free"]
     acts = [(r.action, r.target) for r in store.audit().records if r.action.startswith("review.")]
-    told = [f"review.{act}" for act in ("claim", "comment", "reassign", "decide", "decide", "decide")]
-    assert acts == list(zip(told, [first.id] * 4 + [second.id, third.id], strict=True))
+    expected = [f"review.{act}" for act in ("claim", "comment", "reassign", "decide", "decide", "decide")]
+    assert acts == list(zip(expected, [first.id] * 4 + [second.id, third.id], strict=True))
 
 
 def test_of_two_reviewers_at_once_one_decides_and_several_must_approve(store: Store) -> None:

@@ -43,8 +43,8 @@ def test_a_trace_is_the_whole_story_across_queues_rules_retries_and_subscription
         assert (root.duration, root.type, root.attempts) == (timedelta(seconds=7), "order", 2)
         assert [(e.what, e.after, e.worker) for e in copied.events] == [("published", 0, None), ("claimed", 7, "eve")]
         assert (found.complete, found.duration) == (True, None), "one is leased"
-    told = [t for t in store.journal(details=True).transitions if t.queue in ("orders", "vip") and t.verb != "publish"]
-    assert {(t.id, t.type, t.correlation_id) for t in told if t.id in (order.id, vip.id)} == {
+    moved = [t for t in store.journal(details=True).transitions if t.queue in ("orders", "vip") and t.verb != "publish"]
+    assert {(t.id, t.type, t.correlation_id) for t in moved if t.id in (order.id, vip.id)} == {
         (order.id, "order", None), (vip.id, "order", order.id),
     }  # fmt: skip
     assert all(t.correlation_id is None for t in store.journal().transitions), "only who asks for it pays"

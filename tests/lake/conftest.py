@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.spark.conftest import pytest_generate_tests as on_each_engine
-from tests.spark.conftest import q, spark, url
+from tests.spark.conftest import spark, store, url
 from tests.spark.engines import URLS
 
-__all__ = ["q", "spark", "url"]
+__all__ = ["spark", "store", "url"]
 
 
 ON_EACH = ("test_bronze",)

@@ -33,11 +33,11 @@ def stopping(name: str, target: Any, tag: str, made: Any) -> Callable[[Any], Ite
     reached = lake.with_suffix(".reached")
 
     def last(batches: Any) -> Iterator[Any]:
-        told = list(write(batches))
-        if told and not reached.exists():
+        files = list(write(batches))
+        if files and not reached.exists():
             reached.touch()
             time.sleep(3600)  # noqa: TID251 - it is killed
-        yield from told
+        yield from files
 
     return last
 

@@ -1,4 +1,4 @@
-"""What the tests of runs share: a queue at work, a pipeline that stops where it is told to, and what must be there."""
+"""What the tests of runs share: a queue at work, a pipeline that stops at a given step, and what must be there."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Died(BaseException):
     """The run ends here, as if the process had been killed: nothing after this step has happened."""
 
 
-def work(q: tampu.Store, first: int = 0) -> None:
+def work(store: tampu.Store, first: int = 0) -> None:
     """Some of everything: done, failed, dead, replayed, still ready."""
-    q.publish_many("jobs", [tampu.NewMessage({"n": first + n}, type="job.do") for n in range(6)])
-    done, failed, dead = q.claim("jobs", limit=3, worker="w1")
-    q.ack(done, result=first)
-    q.nack(failed, f"SMTP {first}", delay=0)
-    q.reject(dead, error="bad")
+    store.publish_many("jobs", [tampu.NewMessage({"n": first + n}, type="job.do") for n in range(6)])
+    done, failed, dead = store.claim("jobs", limit=3, worker="w1")
+    store.ack(done, result=first)
+    store.nack(failed, f"SMTP {first}", delay=0)
+    store.reject(dead, error="bad")
     if first:
-        q.replay("jobs", where={})
-        for lease in q.claim("jobs", limit=2, worker="w2"):
-            q.ack(lease)
+        store.replay("jobs", where={})
+        for lease in store.claim("jobs", limit=2, worker="w2"):
+            store.ack(lease)
 
 
 class Rig:
@@ -85,6 +85,6 @@ def _plain(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def journal(q: tampu.Store) -> list[tuple[int, str, str]]:
+def journal(store: tampu.Store) -> list[tuple[int, str, str]]:
     """The engine's own: (offset, id, verb) of every transition."""
-    return [(t.offset, t.id, t.verb) for t in q.journal(limit=100_000).transitions]
+    return [(t.offset, t.id, t.verb) for t in store.journal(limit=100_000).transitions]

@@ -70,12 +70,12 @@ class Working:
         self.chance = random.Random(seed)
         self.registry = Harness(_FILE, folder)
         self.queues = {tenant: self.registry.open(tenant=tenant) for tenant in TENANTS}
-        for q in self.queues.values():
-            q.queues.put("*", backoff=20, max_attempts=3)
-            q.queues.put("slow", group_order=True)
+        for store in self.queues.values():
+            store.queues.put("*", backoff=20, max_attempts=3)
+            store.queues.put("slow", group_order=True)
         self.leases: list[tuple[Store, Lease]] = []
         self.own = [str(uuid.UUID(int=self.chance.getrandbits(128), version=4)) for _ in range(4)]
-        self.told = Worked([], [])
+        self.worked = Worked([], [])
 
     def work(self, steps: int) -> Worked:
         acts: list[tuple[Callable[[Store], object], int]] = [
@@ -84,28 +84,28 @@ class Working:
         ]  # fmt: skip
         doing = [act for act, weight in acts for _ in range(weight)]
         for _ in range(steps):
-            q = self.queues[self.chance.choice(TENANTS)]
+            store = self.queues[self.chance.choice(TENANTS)]
             # A lease that ran out, a message that is not there any more: that is life.
             with contextlib.suppress(TampuError):
-                self.chance.choice(doing)(q)
+                self.chance.choice(doing)(store)
             self.listen()
-        return self.told
+        return self.worked
 
     def listen(self) -> None:
         """Take down what the journal tells since the last time."""
-        after = self.told.events[-1]["offset"] if self.told.events else 0
-        pages = [q.journal(after=after, limit=100_000).transitions for q in self.queues.values()]
+        after = self.worked.events[-1]["offset"] if self.worked.events else 0
+        pages = [store.journal(after=after, limit=100_000).transitions for store in self.queues.values()]
         news = sorted((event(t) for page in pages for t in page), key=lambda e: e["offset"])
-        self.told.events.extend(news)
+        self.worked.events.extend(news)
         for e in news:
             if e["state"] in TERMINAL:
                 try:
                     message = self.queues[e["tenant"]].get(e["id"])
                 except tampu.NotFound:
                     message = None
-                self.told.messages.append(ended(e, message))
+                self.worked.messages.append(ended(e, message))
 
-    def publish(self, q: Store) -> None:
+    def publish(self, store: Store) -> None:
         pick = self.chance
         queue = pick.choice(QUEUES)
         more: Row = {}
@@ -124,68 +124,70 @@ class Working:
         if pick.random() < 0.3:
             more |= {"correlation_id": "c1", "causation_id": "c2", "parent_id": str(uuid.UUID(int=7)), "source": "é"}
         kind = pick.choice(["mail.send", "report.build"])
-        q.publish(queue, {"n": "é" * pick.randrange(9)}, type=kind, max_attempts=pick.choice([1, 2, 3]), **more)
+        store.publish(queue, {"n": "é" * pick.randrange(9)}, type=kind, max_attempts=pick.choice([1, 2, 3]), **more)
 
-    def claim(self, q: Store) -> None:
+    def claim(self, store: Store) -> None:
         worker = self.chance.choice(["w1", "w2", "w3", None])
-        some = q.claim(list(QUEUES), limit=self.chance.randrange(1, 5), lease=300, worker=worker)
-        self.leases += [(q, lease) for lease in some]
+        some = store.claim(list(QUEUES), limit=self.chance.randrange(1, 5), lease=300, worker=worker)
+        self.leases += [(store, lease) for lease in some]
 
     def settle(self, _: Store) -> None:
         if not self.leases:
             return
-        q, lease = self.leases.pop(self.chance.randrange(len(self.leases)))
+        store, lease = self.leases.pop(self.chance.randrange(len(self.leases)))
         way = self.chance.choice(["ack", "ack", "ack", "nack", "nack", "reject", "release", "lose", "nack now", "hold"])
         number = self.chance.randrange(1000)
         error = self.chance.choice([f"SMTP {number}", f"no such file '{number}'\nmore", None])
         if way == "ack":
-            q.ack(lease, self.chance.choice([None, {"sent": number, "to": "é"}]))
+            store.ack(lease, self.chance.choice([None, {"sent": number, "to": "é"}]))
         elif way == "nack":
-            q.nack(lease, error)
+            store.nack(lease, error)
         elif way == "nack now":
-            q.nack(lease, error, delay=0)
+            store.nack(lease, error, delay=0)
         elif way == "reject":
-            q.reject(lease, "oversize", error)
+            store.reject(lease, "oversize", error)
         elif way == "release":
-            q.release(lease)
+            store.release(lease)
         elif way == "hold":
-            self.run(q, port.Settle(q.tenant, [port.SettleItem("release", lease.queue, lease.receipt, hold="ask")]))
+            self.run(
+                store, port.Settle(store.tenant, [port.SettleItem("release", lease.queue, lease.receipt, hold="ask")])
+            )
 
-    def steer(self, q: Store) -> None:
+    def steer(self, store: Store) -> None:
         state = self.chance.choice(["ready", "held", "delayed", "leased"])
-        found = list(q.messages(self.chance.choice(QUEUES), state=state, limit=20))
+        found = list(store.messages(self.chance.choice(QUEUES), state=state, limit=20))
         if not found:
             return
         one = self.chance.choice(found)
         way = self.chance.choice(["plain", "plain", "policy"])
         if way == "policy" and state == "held":
             body = pack_body(msgspec.structs.replace(one.body, type="edited", payload=b'"edited"'))
-            self.run(q, port.Free(q.tenant, [one.id], [body], actor="ann"))
+            self.run(store, port.Free(store.tenant, [one.id], [body], actor="ann"))
         elif way == "policy":
-            self.run(q, port.Cancel(q.tenant, [one.id], dead="refused", error="not like this", actor="ann"))
+            self.run(store, port.Cancel(store.tenant, [one.id], dead="refused", error="not like this", actor="ann"))
         elif state == "held":
-            q.free(found[0].id)
+            store.free(found[0].id)
         else:
-            q.cancel(one.id)
+            store.cancel(one.id)
 
     @staticmethod
-    def run(q: Store, call: port.Call) -> None:
+    def run(store: Store, call: port.Call) -> None:
         """What only policies do."""
-        access.core(q).engine.run([call])
+        access.core(store).engine.run([call])
 
-    def end(self, q: Store) -> None:
+    def end(self, store: Store) -> None:
         """A message that ends as it is published."""
         state = self.chance.choice([State.DEAD, State.CANCELLED])
         new = tampu.NewMessage("é", type="mail.send", hold="by a rule")
         item = validate.item("emails", resolve(BUILT_IN), new)
         ending = port.Ending(state, "schema_invalid", self.chance.choice([None, "no field to"]))
-        self.run(q, port.Publish(q.tenant, "emails", [msgspec.structs.replace(item, ends=ending)]))
+        self.run(store, port.Publish(store.tenant, "emails", [msgspec.structs.replace(item, ends=ending)]))
 
-    def replay(self, q: Store) -> None:
-        q.replay(self.chance.choice(QUEUES), where={}, limit=3)
+    def replay(self, store: Store) -> None:
+        store.replay(self.chance.choice(QUEUES), where={}, limit=3)
 
-    def purge(self, q: Store) -> None:
-        q.purge(self.chance.choice(QUEUES), state=self.chance.choice(["ready", "done", "dead", "cancelled"]))
+    def purge(self, store: Store) -> None:
+        store.purge(self.chance.choice(QUEUES), state=self.chance.choice(["ready", "done", "dead", "cancelled"]))
 
     def rest(self, _: Store) -> None:
         self.registry.clock.advance(self.chance.choice([0.25, 3.000001, 7, 40, 60, 200, 1500, 6 * 3600]))

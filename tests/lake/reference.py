@@ -36,7 +36,7 @@ def _run(claim: Row, end: Row) -> timedelta:
 
 
 class Life:
-    """One message from its publish on, told event by event."""
+    """One message from its publish on, event by event."""
 
     def __init__(self) -> None:
         self.created: datetime | None = None
@@ -144,16 +144,16 @@ def lives(events: Iterable[Row]) -> list[Life]:
 
 
 def silver(events: Iterable[Row], messages: Iterable[Row]) -> dict[str, list[Row]]:
-    told = lives(events)
+    lived = lives(events)
     bodies = {(m["tenant"], m["id"], m["ended_partition"], m["ended_offset"]): m for m in messages}
 
     def body(end: Row) -> Row:
         return bodies.get((end["tenant"], end["id"], end["partition"], end["offset"]), {})
 
     return {
-        "silver.attempts": [delivery for life in told for delivery in life.deliveries],
-        "silver.messages": [life.row(body(life.end)) for life in told if life.end],
-        "stays": [stay for life in told for stay in life.stays],
+        "silver.attempts": [delivery for life in lived for delivery in life.deliveries],
+        "silver.messages": [life.row(body(life.end)) for life in lived if life.end],
+        "stays": [stay for life in lived for stay in life.stays],
     }
 
 
@@ -209,8 +209,8 @@ def gold(events: list[Row], messages: list[Row], objectives: Iterable[Row] = ())
 def queue_minutes(events: list[Row], attempts: list[Row]) -> list[Row]:
     if not events:
         return []
-    told = lives(events)
-    stays = [stay for life in told for stay in life.stays]
+    lived = lives(events)
+    stays = [stay for life in lived for stay in life.stays]
     last = max(events, key=lambda e: (e["at"], e["offset"]))["at"].replace(second=0, microsecond=0)
     by_id = {(e["tenant"], e["id"]): e["queue"] for e in events}
     latest: dict[tuple[str, str], Row] = {}

@@ -77,14 +77,14 @@ def test_each_record_comes_once_also_one_that_is_late_or_of_a_run_that_died(
     assert trail.bring(die=True) == 4
     assert (trail.bring(), trail.bring()) == (4, 0)
     mine = [row for row in trail.rows() if row["tenant"] == "default"]
-    told = list(stores["default"].audit())
-    assert [(row["id"], row["at"], row["actor"]) for row in mine] == [(one.id, one.at, "ada") for one in told]
+    records = list(stores["default"].audit())
+    assert [(row["id"], row["at"], row["actor"]) for row in mine] == [(one.id, one.at, "ada") for one in records]
     assert [(row["before"], row["after"]) for row in mine] == [
         ("{}", '{"lease":60.0}'),
         ('{"lease":60.0}', '{"lease":90.0}'),
     ]
     assert {(row["action"], row["target"], row["day"]) for row in mine} == {
-        ("queue.config", "orders", told[0].at.date())
+        ("queue.config", "orders", records[0].at.date())
     }
 
     names = {late(stores["default"], now - hours * HOUR) for hours in (1, 20)}

@@ -48,10 +48,10 @@ def test_slices_cover_everything_once(after: dict, upto: dict, most: int, cut: l
     assert slices(after, upto, most) == cut
 
 
-def test_events_are_the_journal(q: tampu.Store, url: str) -> None:
-    q.publish_many("jobs", [1, 2, 3])
-    q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=2, worker="w")])
-    page = q.journal()
+def test_events_are_the_journal(store: tampu.Store, url: str) -> None:
+    store.publish_many("jobs", [1, 2, 3])
+    store.settle([tampu.Ack(lease) for lease in store.claim("jobs", limit=2, worker="w")])
+    page = store.journal()
     rows = events(url, page.latest).to_pylist()
     assert [(r["offset"], r["verb"], r["id"], r["at"], r["worker"]) for r in rows] == [
         (t.offset, t.verb, t.id, t.at, t.worker) for t in page.transitions
@@ -60,12 +60,12 @@ def test_events_are_the_journal(q: tampu.Store, url: str) -> None:
     assert [r["offset"] for r in events(url, dict.fromkeys(page.latest, 5), after=3).to_pylist()] == [4, 5]
 
 
-def test_an_ended_message_comes_with_payload_result_and_error(q: tampu.Store, url: str) -> None:
-    done = q.publish("jobs", {"n": 1}, type="job.do", labels={"a": "b"}, correlation_id="c")
-    q.ack(q.claim("jobs")[0], result={"ok": True})
-    dead = q.publish("jobs", "x", max_attempts=1)
-    q.nack(q.claim("jobs")[0], "SMTP 421")
-    one, two = ended(url, q.journal().latest)
+def test_an_ended_message_comes_with_payload_result_and_error(store: tampu.Store, url: str) -> None:
+    done = store.publish("jobs", {"n": 1}, type="job.do", labels={"a": "b"}, correlation_id="c")
+    store.ack(store.claim("jobs")[0], result={"ok": True})
+    dead = store.publish("jobs", "x", max_attempts=1)
+    store.nack(store.claim("jobs")[0], "SMTP 421")
+    one, two = ended(url, store.journal().latest)
     assert (one["id"], one["state"], one["payload"], one["result"]) == (done.id, "done", b'{"n":1}', '{"ok":true}')
     assert (one["type"], one["labels"], one["correlation_id"], one["missing"]) == ("job.do", [("a", "b")], "c", False)
     assert [(r["payload_bytes"], r["result_bytes"]) for r in (one, two)] == [(7, 11), (3, None)]
@@ -78,20 +78,20 @@ def test_an_ended_message_comes_with_payload_result_and_error(q: tampu.Store, ur
     assert two["created_at"] == dead.created_at
 
 
-def test_what_was_removed_before_is_marked_missing(q: tampu.Store, url: str) -> None:
-    q.publish("jobs", 1, type="job.do")
-    q.ack(q.claim("jobs")[0])
-    q.purge("jobs", state="done")
-    (row,) = ended(url, q.journal().latest)
+def test_what_was_removed_before_is_marked_missing(store: tampu.Store, url: str) -> None:
+    store.publish("jobs", 1, type="job.do")
+    store.ack(store.claim("jobs")[0])
+    store.purge("jobs", state="done")
+    (row,) = ended(url, store.journal().latest)
     assert (row["missing"], row["payload"], row["payload_bytes"], row["state"]) == (True, None, None, "done")
 
 
-def test_each_end_of_a_replayed_message_is_a_row_of_its_own(q: tampu.Store, url: str) -> None:
-    q.publish("jobs", 7)
-    q.reject(q.claim("jobs")[0], error="bad")
-    q.replay("jobs", where={})
-    q.ack(q.claim("jobs")[0], result=1)
-    first, second = ended(url, q.journal().latest)
+def test_each_end_of_a_replayed_message_is_a_row_of_its_own(store: tampu.Store, url: str) -> None:
+    store.publish("jobs", 7)
+    store.reject(store.claim("jobs")[0], error="bad")
+    store.replay("jobs", where={})
+    store.ack(store.claim("jobs")[0], result=1)
+    first, second = ended(url, store.journal().latest)
     assert [(r["state"], r["payload"], r["result"]) for r in (first, second)] == [
         ("dead", b"7", None),
         ("done", b"7", "1"),
@@ -99,22 +99,22 @@ def test_each_end_of_a_replayed_message_is_a_row_of_its_own(q: tampu.Store, url:
     assert first["last_error"] == "bad"
 
 
-def test_why_a_message_was_dead_is_known_after_its_replay(q: tampu.Store, url: str) -> None:
+def test_why_a_message_was_dead_is_known_after_its_replay(store: tampu.Store, url: str) -> None:
     def dies(reason: str | None = None, error: str | None = None) -> None:
-        q.publish("jobs", 1, max_attempts=1)
-        (lease,) = q.claim("jobs")
-        q.nack(lease, error) if reason is None else q.reject(lease, reason, error)
+        store.publish("jobs", 1, max_attempts=1)
+        (lease,) = store.claim("jobs")
+        store.nack(lease, error) if reason is None else store.reject(lease, reason, error)
 
     dies(error="SMTP 421\ntraceback")
     dies()
     dies("oversize")
     dies("oversize", "too large")
-    q.queues.put("late", on_deadline="dead")
-    q.publish("late", 1, deadline=datetime(2020, 1, 1, tzinfo=UTC))
-    assert q.claim("late") == []
+    store.queues.put("late", on_deadline="dead")
+    store.publish("late", 1, deadline=datetime(2020, 1, 1, tzinfo=UTC))
+    assert store.claim("late") == []
 
     def whys() -> list[tuple[str | None, str | None]]:
-        rows = sorted(ended(url, q.journal().latest), key=lambda row: str(row["queue"]))  # partitions have no order
+        rows = sorted(ended(url, store.journal().latest), key=lambda row: str(row["queue"]))  # partitions have no order
         return [(row["reason"], row["last_error"]) for row in rows]
 
     before = whys()
@@ -126,18 +126,18 @@ def test_why_a_message_was_dead_is_known_after_its_replay(q: tampu.Store, url: s
         ("deadline_passed", None),
     ]
     for queue in ("jobs", "late"):
-        q.replay(queue, where={})
+        store.replay(queue, where={})
     after = whys()
     assert after == [("retries_exhausted", "SMTP 421"), *before[1:3], (None, "too large"), before[4]]
 
 
-def test_messages_of_all_tenants_are_fetched_with_their_own(q: tampu.Store, url: str) -> None:
+def test_messages_of_all_tenants_are_fetched_with_their_own(store: tampu.Store, url: str) -> None:
     with tampu.open(url, tenant="acme", maintenance=False) as other:
-        for one in (q, other):
-            one.publish("jobs", one is q)
+        for one in (store, other):
+            one.publish("jobs", one is store)
             one.ack(one.claim("jobs")[0])
-    with open_store(url) as store:
-        rows = ended(url, store.bounds()[1])
+    with open_store(url) as found:
+        rows = ended(url, found.bounds()[1])
     assert {(r["tenant"], r["payload"]) for r in rows} == {("default", b"true"), ("acme", b"false")}
 
 
@@ -161,37 +161,39 @@ class Asking:
             self.rows = [row for b in bronze._fetched(store, ends, "r") for row in b.column("id").to_pylist()]
 
 
-def do_all(q: tampu.Store, payloads: list[str]) -> list[str]:
-    ids = [message.id for message in q.publish_many("jobs", payloads)]
-    q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=len(payloads))])
+def do_all(store: tampu.Store, payloads: list[str]) -> list[str]:
+    ids = [message.id for message in store.publish_many("jobs", payloads)]
+    store.settle([tampu.Ack(lease) for lease in store.claim("jobs", limit=len(payloads))])
     return ids
 
 
-def test_large_messages_are_fetched_a_few_at_a_time(q: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_messages_are_fetched_a_few_at_a_time(
+    store: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bronze, "_FULL", 20_000)
     monkeypatch.setattr(bronze, "_FIRST", 4)
-    ids = do_all(q, ["x" * 10_000] * 30)
+    ids = do_all(store, ["x" * 10_000] * 30)
     asked = Asking(url, monkeypatch)
     assert asked.rows == ids
     assert max(asked.sizes[1:]) <= 4
 
 
 def test_no_fetch_can_be_larger_than_what_the_queue_takes_allows(
-    q: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch
+    store: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small messages first, so that nothing seen so far warns of the large ones."""
     monkeypatch.setattr(bronze, "_HELD", 40_000)
-    q.queues.put("jobs", max_payload=10_000)
-    ids = do_all(q, ["x"] * 20 + ["x" * 9_000] * 10)
+    store.queues.put("jobs", max_payload=10_000)
+    ids = do_all(store, ["x"] * 20 + ["x" * 9_000] * 10)
     asked = Asking(url, monkeypatch)
     assert asked.rows == ids
     assert max(asked.sizes) == 4
-    q.queues.put("jobs", max_payload=1 << 30)
+    store.queues.put("jobs", max_payload=1 << 30)
     assert set(Asking(url, monkeypatch).sizes) == {1}
 
 
 def test_a_fetch_that_arrow_can_not_hold_is_made_in_parts(
-    q: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch
+    store: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = do_all(q, ["x"] * 30)
+    ids = do_all(store, ["x"] * 30)
     assert Asking(url, monkeypatch, most=7).rows == ids

@@ -38,11 +38,11 @@ def lake(tmp_path: Path) -> Lake:
             ended = [sample.ended(n, ended_at=at, tenant=tenant, headers={"to": "ada"}, day=at.date()) for n in rows]
             sample.write(folder, "bronze.messages", ended)
             event = {"partition": "0", "at": at, "queue": "orders", "tenant": tenant}
-            told = [("reap", "lease_until=7"), ("nack", "no ada"), ("publish", None)]
+            verbs = [("reap", "lease_until=7"), ("nack", "no ada"), ("publish", None)]
             events = [
                 {**event, "offset": 100 * row["ended_offset"] + n, "id": row["id"], "verb": verb, "detail": detail}
                 for row in ended
-                for n, (verb, detail) in enumerate(told)
+                for n, (verb, detail) in enumerate(verbs)
             ]
             sample.write(folder, "bronze.events", events)
             done = [

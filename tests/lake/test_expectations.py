@@ -41,10 +41,10 @@ def fine(silver_messages: DataFrame) -> DataFrame:
 
 
 def test_a_run_commits_nothing_that_breaks_an_expectation(
-    url: str, q: tampu.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig(url, str(tmp_path / "jobs.lake"))
-    work(q)
+    work(store)
     real = silver.attempts
 
     def wrong(spark: SparkSession, histories: DataFrame) -> DataFrame:
@@ -71,7 +71,7 @@ def test_a_run_commits_nothing_that_breaks_an_expectation(
     assert noted["gold.queue_days"] == {"depth is not negative": 0, "the key is unique": 0, "ends agree": 0}
     assert noted["shop.fine"] == {"of its tenant": 0, "only Spark": 0, "the key is unique": 0}
 
-    whole = expectations.check(Lake(rig.lake.uri), dict.fromkeys(q.journal().latest, 0))
+    whole = expectations.check(Lake(rig.lake.uri), dict.fromkeys(store.journal().latest, 0))
     assert {(one.table, one.expectation) for one in whole} >= {
         ("bronze.events", expectations.WHOLE),
         ("bronze.events", expectations.UNIQUE),
@@ -94,10 +94,10 @@ def test_without_checks_it_is_only_said(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_clock_that_goes_back_gives_no_negative_times(spark: SparkSession) -> None:
-    told = Telling()
-    told.story("a", ("publish", 10), ("claim", 5), ("ack", 4))
+    stories = Telling()
+    stories.story("a", ("publish", 10), ("claim", 5), ("ack", 4))
     kept = Keeping()
-    kept.run_all(told.events, told.messages)
+    kept.run_all(stories.events, stories.messages)
     (attempt,), (message,) = kept.tables["silver.attempts"], kept.tables["silver.messages"]
     assert (attempt["wait"], attempt["run"]) == (0.0, 0.0)
     assert (message["wait"], message["run"], message["total"]) == (0.0, 0.0, 0.0)
@@ -109,8 +109,8 @@ def test_a_check_of_all_rows_names_what_is_broken(tmp_path: Path, monkeypatch: p
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TAMPU_URL", "jobs.db")
     command = Command(tmp_path / "jobs.db")
-    with command.queue() as q:
-        q.publish("jobs", 1)
+    with command.queue() as store:
+        store.publish("jobs", 1)
     assert command("pipeline", "check").code == 3
     lake, at = tmp_path / "jobs.lake", sample.START
     sample.write(lake, "silver.attempts", [{"id": "a", "ended_at": at, "wait": -1.0, "run": None}])

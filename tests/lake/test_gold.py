@@ -23,7 +23,7 @@ DAY = 86_400
 
 
 @pytest.fixture(scope="module")
-def told() -> Telling:
+def given() -> Telling:
     t = Telling()
     t.story("a", ("publish", -90), ("claim", 70), ("ack", 71))
     t.story("b", ("publish", -60), ("claim", 0), ("ack", 1))
@@ -42,10 +42,10 @@ def told() -> Telling:
 
 
 @pytest.fixture(scope="module")
-def kept(told: Telling) -> Gold:
+def kept(given: Telling) -> Gold:
     """After two runs: `f` is ready from the first day on, and nothing happens on the second."""
     found = Keeping()
-    found.run_all(told.events, told.messages, [len(told.events) - 1])
+    found.run_all(given.events, given.messages, [len(given.events) - 1])
     return found.gold()
 
 
@@ -54,8 +54,8 @@ def minute(kept: Gold, at: datetime) -> Row | None:
     return found[0] if found else None
 
 
-def test_every_table_equals_the_reference(kept: Gold, told: Telling) -> None:
-    for name, expected in reference.gold(told.events, told.messages).items():
+def test_every_table_equals_the_reference(kept: Gold, given: Telling) -> None:
+    for name, expected in reference.gold(given.events, given.messages).items():
         assert_same(name, kept[name], expected)
 
 

@@ -87,10 +87,13 @@ def test_tenants_are_kept_apart(tmp_path: Path):
     sample.write(tmp_path, "gold.queue_minutes", [minute(0, published=1), minute(0, published=9, tenant="other")])
     used: list[dict[str, object]] = [{"published": 1}, {"published": 9, "tenant": "other", "run_seconds": 1e300}]
     sample.write(tmp_path, "gold.tenant_days", used)
-    assert [(q.tenant, q.published) for q in gather(Lake(tmp_path)).queues] == [("other", 9), ("default", 1)]
+    assert [(queue.tenant, queue.published) for queue in gather(Lake(tmp_path)).queues] == [
+        ("other", 9),
+        ("default", 1),
+    ]
     assert [t.tenant for t in gather(Lake(tmp_path)).tenants] == ["other", "default"]
     alone = gather(Lake(tmp_path), tenant="other")
-    assert ([q.tenant for q in alone.queues], alone.totals.published) == (["other"], 9)
+    assert ([store.tenant for store in alone.queues], alone.totals.published) == (["other"], 9)
 
 
 def test_burn_of_several_days_is_of_all_their_messages(tmp_path: Path):

@@ -52,7 +52,7 @@ def test_a_worker_that_is_killed_after_writing_leaves_nothing_that_counts(spark:
     def made(batches: Any) -> Iterator[pa.RecordBatch]:
         some = list(batches)
         if not killed.exists():
-            # Its file is on the disk by now, and told to nobody.
+            # Its file is on the disk by now, and in no commit.
             assert list(parquet.write_batches(here, "t", some))
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -72,10 +72,10 @@ def test_the_settings_of_the_session_are_what_they_were(spark: SparkSession, own
     names = [zone, *jobs._SMALL]
     try:
         spark.conf.unset(zone) if own is None else spark.conf.set(zone, own)
-        told = [spark.conf.get(name) for name in names]
+        earlier = [spark.conf.get(name) for name in names]
         with jobs.configured(spark, rows):
             assert spark.conf.get(zone) == "UTC"
-        assert [spark.conf.get(name) for name in names] == told
+        assert [spark.conf.get(name) for name in names] == earlier
     finally:
         spark.conf.set(zone, before or "UTC")
 

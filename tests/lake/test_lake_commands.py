@@ -134,7 +134,7 @@ def test_insights_in_the_terminal_and_as_json(command: Command, tmp_path: Path):
         assert words in answer.out
     assert "\x1b[31m" not in answer.out
     found = command.ok("insights", "--days", "1")
-    assert [q["queue"] for q in found["queues"]] == ["orders", "emails", "reports"]
+    assert [row["queue"] for row in found["queues"]] == ["orders", "emails", "reports"]
     assert found["days"] == 1
     assert command("insights", "--days", "0").code == 2
 
@@ -154,8 +154,8 @@ def test_insights_writes_a_report_and_opens_it(
 
 
 def make_store(command: Command) -> None:
-    with command.queue() as q:
-        q.queues.put("orders")
+    with command.queue() as store:
+        store.queues.put("orders")
 
 
 def test_replay_shows_first_and_needs_a_yes(command: Command, lake: Path):
@@ -179,22 +179,22 @@ def test_replay_of_a_queue_into_another(command: Command, lake: Path):
     words = ("replay", "orders", str(sample.ended(2)["id"]), str(sample.ended(4)["id"]), "--from-lake")
     assert command.ok(*words, "--queue", "second", "--dry-run")["queues"] == {"orders": 1}
     assert command.ok(*words, "--queue", "second", "--yes")["new"] == 1
-    with command.queue() as q:
-        (message,) = q.messages("second")
+    with command.queue() as store:
+        (message,) = store.messages("second")
     assert message.causation_id == sample.ended(2)["id"]
 
 
 def test_replay_stays_in_its_tenant(command: Command, lake: Path):
     make_store(command)
     assert command.ok("replay", "--from-lake", "--all", "--yes", "--tenant", "other")["new"] == 1
-    with tampu.open(command.path, tenant="other", maintenance=False) as q:
-        assert q.stats("orders").depth == 1
+    with tampu.open(command.path, tenant="other", maintenance=False) as store:
+        assert store.stats("orders").depth == 1
 
 
 def test_replay_tells_what_a_queue_refused(command: Command, lake: Path):
     make_store(command)
-    with command.queue() as q:
-        q.queues.put("emails", max_payload=1)
+    with command.queue() as store:
+        store.queues.put("emails", max_payload=1)
     answer = command("replay", "--from-lake", "--all", "--yes", "--replay-id", "r1")
     assert answer.code == 1
     assert "11 messages published" in answer.out

@@ -21,13 +21,13 @@ class Harness:
         self.ids: dict[str, str] = {}
 
     def work(self) -> None:
-        with tampu.open(self.old, maintenance=False, clock=self.clock) as q:
+        with tampu.open(self.old, maintenance=False, clock=self.clock) as store:
             for n, name in enumerate(("done", "dead", "buried", "ready", "waiting")):
-                self.ids[name] = q.publish("jobs", n).id
-            done, dead, buried = q.claim("jobs", limit=3)
-            q.ack(done)
-            q.reject(dead, "bad")
-            q.reject(buried, "worse")
+                self.ids[name] = store.publish("jobs", n).id
+            done, dead, buried = store.claim("jobs", limit=3)
+            store.ack(done)
+            store.reject(dead, "bad")
+            store.reject(buried, "worse")
             self.clock.advance(60)
 
     def move(self) -> None:
@@ -35,10 +35,10 @@ class Harness:
         self.clock.advance(60)
 
     def go_on(self) -> None:
-        with tampu.open(self.new, maintenance=False, clock=self.clock) as q:
-            q.replay("jobs", ids=[self.ids["dead"]])
+        with tampu.open(self.new, maintenance=False, clock=self.clock) as store:
+            store.replay("jobs", ids=[self.ids["dead"]])
             self.clock.advance(60)
-            q.ack(q.claim("jobs")[0])
+            store.ack(store.claim("jobs")[0])
 
 
 @pytest.fixture
@@ -61,13 +61,13 @@ def test_a_lake_that_begins_after_a_move_has_what_came_and_one_that_goes_on_has_
 
     begun = Rig(harness.new, str(tmp_path / "begun"))
     begun.run(name="begun")
-    told = {row[0]: row[1:] for row in begun.rows("bronze.messages", "id", "state", "reason", "payload")}
-    assert told == {
+    ends = {row[0]: row[1:] for row in begun.rows("bronze.messages", "id", "state", "reason", "payload")}
+    assert ends == {
         harness.ids["done"]: ("done", None, b"0"),
         harness.ids["dead"]: ("dead", "bad", b"1"),
         harness.ids["buried"]: ("dead", "worse", b"2"),
     }
-    assert {row[0] for row in begun.rows("silver.messages", "id")} == set(told)
+    assert {row[0] for row in begun.rows("silver.messages", "id")} == set(ends)
     assert {row[0] for row in begun.rows("gold.queue_minutes", "depth")} == {2}
 
     harness.go_on()

@@ -1,4 +1,4 @@
-"""A lake in an object store: S3 as moto serves it on this machine. The same runs, the same refusals, no secret told."""
+"""A lake in an object store: S3 as moto serves it on this machine. The same runs and refusals, and no secret shown."""
 
 from __future__ import annotations
 
@@ -42,34 +42,34 @@ def rig(s3: str, url: str, request: pytest.FixtureRequest) -> Rig:
 
 
 def test_runs_that_die_are_repeated_exactly_in_s3_too(
-    rig: Rig, q: tampu.Store, spark: SparkSession, tmp_path: Path
+    rig: Rig, store: tampu.Store, spark: SparkSession, tmp_path: Path
 ) -> None:
     """Executors write and read S3 without jars; a lake at a `file:` url is a folder, and has the same rows."""
     for turn, step in enumerate(("written", "silver.messages")):
-        work(q, turn)
+        work(store, turn)
         with pytest.raises(Died):
             rig.run(die=step)
-    work(q, 2)
+    work(store, 2)
     rig.run()
-    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(store)
     local = Rig(rig.url, f"file://{tmp_path}/a lake")
     local.run(name="local")
     assert local.lake.local == tmp_path / "a lake"
-    assert local.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    assert local.rows("bronze.events", "offset", "id", "verb") == journal(store)
     for table in ("bronze.messages", "silver.messages", "silver.attempts", "gold.queue_minutes", "gold.failures"):
         assert rig.rows(table) == local.rows(table), table
     assert status(rig.url, rig.lake, "main")["lag_messages"] == 0
 
     read = frames.read(spark, rig.lake.table("silver.attempts").open())
     assert {row.outcome for row in read.collect()} == {"ack", "nack", "reject"}
-    told = read._jdf.queryExecution().toString()
-    assert SECRET not in told
+    plan = read._jdf.queryExecution().toString()
+    assert SECRET not in plan
 
     with Looking(rig.lake.uri, storage_options=rig.lake.options).ask() as ask:
         ((count,),) = ask.run("SELECT count(*) FROM bronze.events").fetchall()
-    assert count == len(journal(q))
+    assert count == len(journal(store))
     assert [care.into for care in maintenance.compact(rig.lake) if care.table == "bronze.events"] == [1]
-    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(store)
 
 
 def test_of_two_commits_on_the_same_version_in_s3_the_second_is_refused(rig: Rig) -> None:
@@ -101,17 +101,17 @@ def test_secrets_do_not_travel(rig: Rig) -> None:
     ],
 )
 def test_a_secret_given_as_an_option_is_refused_with_the_cure(name: str) -> None:
-    with pytest.raises(InvalidConfig, match="plans") as told:
+    with pytest.raises(InvalidConfig, match="plans") as refused:
         Lake("s3://lakes/x", {name: "abc"})
-    assert "abc" not in str(told.value)
-    assert f"{name}=env:" in str(told.value.hint)
+    assert "abc" not in str(refused.value)
+    assert f"{name}=env:" in str(refused.value.hint)
     assert storage_options({name: "env:X", "AWS_REGION": "eu-west-1"})
 
 
 def test_a_url_with_a_password_is_a_secret_whatever_the_option() -> None:
-    with pytest.raises(InvalidConfig, match="proxy_url") as told:
+    with pytest.raises(InvalidConfig, match="proxy_url") as refused:
         Lake("s3://lakes/x", {"proxy_url": "http://me:s3cret@proxy:3128"})
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_what_is_no_secret_may_be_an_option() -> None:

@@ -76,13 +76,13 @@ def test_payloads_are_values_in_spark_and_in_duckdb(spark: SparkSession, tmp_pat
 
     sample.write(tmp_path, "bronze.messages", rows)
     with Lake(tmp_path).ask() as ask:
-        told = ask.rows(
+        rows = ask.rows(
             "SELECT payload.order.total::DOUBLE AS total, payload->>'$.order.total' AS text, result.pages::INT AS pages"
             " FROM bronze.payloads ORDER BY id"
         )
-    assert [row["total"] for row in told] == expected
-    assert [row["text"] for row in told[:2]] == ["12.5", "7"]
-    assert {row["pages"] for row in told} == {2}
+    assert [row["total"] for row in rows] == expected
+    assert [row["text"] for row in rows[:2]] == ["12.5", "7"]
+    assert {row["pages"] for row in rows} == {2}
 
 
 @pytest.fixture
@@ -136,8 +136,8 @@ def test_users_tables_are_built_with_ours_and_one_that_fails_stops_only_itself(
     Path("tampu.toml").write_text(TOML)
     write_shop(SHOP.replace("count(*) AS n", "count(nothing) AS n"), monkeypatch)
     install(f"{PACKAGE}lost = no_such_module:x\n")
-    with command.queue() as q:
-        work(q)
+    with command.queue() as store:
+        work(store)
     answer = command("pipeline", "run", "--once", "--json")
     report = json.loads(answer.out)
     assert answer.code == 1
@@ -171,8 +171,8 @@ def test_users_tables_are_built_with_ours_and_one_that_fails_stops_only_itself(
     write_shop(SHOP, monkeypatch)
     install(PACKAGE)
     rig = Rig(str(command.path), "jobs.lake")
-    with command.queue() as q:
-        work(q, 1)
+    with command.queue() as store:
+        work(store, 1)
     with pytest.raises(Died):
         rig.run(die="shop.ends_per_day", tables=own_tables.load().tables)
     mended = command.ok("pipeline", "run", "--once")
@@ -258,8 +258,8 @@ def test_a_file_that_names_no_table_is_told_before_spark_is_started(
     text: str, says: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tampu.spark.session", lambda *_, **__: pytest.fail("Spark was started"), raising=False)
-    with command.queue() as q:
-        q.publish("jobs", 1)
+    with command.queue() as store:
+        store.publish("jobs", 1)
     Path("tampu.toml").write_text(text)
     answer = command("pipeline", "run", "--once")
     assert (answer.code, says in answer.err) == (2, True), answer

@@ -54,16 +54,16 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return Command(tmp_path / "jobs.db")
 
 
-def register(q: tampu.Store, offset: int, *, idle_us: int = 0) -> None:
-    engine = access.engine(q)
+def register(store: tampu.Store, offset: int, *, idle_us: int = 0) -> None:
+    engine = access.engine(store)
     engine.run([journal_readers.saving(Reader("lake:main", {"0": offset}, engine.now() - idle_us))])
 
 
 def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: SparkSession) -> None:
-    with command.queue() as q:
-        q.queues.put("jobs", lease=60)
-        work(q)
-        expected = q.journal().latest["0"]
+    with command.queue() as store:
+        store.queues.put("jobs", lease=60)
+        work(store)
+        expected = store.journal().latest["0"]
     report = command.ok("pipeline", "run", "--once", "--archive-after", "1d")
     assert (report["run"], report["transitions"], report["rows"]["bronze.events"]) == (1, expected, expected)
     assert Path("jobs.lake", "gold", "tenant_days", "_delta_log").is_dir()
@@ -79,8 +79,8 @@ def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: Spa
 
     before = [row for row in found["tables"] if row["table"] == "gold.tenant_days"]
     Path("slo.json").write_text('{"objective": "success", "target": 0.5}')
-    told = command("pipeline", "run", "--once", "--archive-after", "1d", "--objectives", "slo.json")
-    assert told.out == "nothing new\n", "and the objectives are kept"
+    printed = command("pipeline", "run", "--once", "--archive-after", "1d", "--objectives", "slo.json")
+    assert printed.out == "nothing new\n", "and the objectives are kept"
     yesterday = datetime.fromisoformat(report["started"]).date() - timedelta(days=1)
     again = command.ok("pipeline", "backfill", "--from", str(yesterday), "--table", "silver")
     assert again["rows"]["gold.tenant_days"] == before[0]["rows"]
@@ -96,8 +96,8 @@ def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: Spa
     assert command("pipeline", "shell", "-c", code).code == 0
     assert Path("counted").read_text() == str(expected)
 
-    with command.queue() as q:
-        q.ack(q.claim("jobs")[0])
+    with command.queue() as store:
+        store.ack(store.claim("jobs")[0])
     assert command.ok("pipeline", "run", "--once", "--archive-after", "1d")["rows"]["silver.attempts"] == 1
     joined = {row["table"]: row["into"] for row in command.ok("pipeline", "compact")["tables"]}
     assert joined["_lineage"] == 1  # of the others, two runs before and after midnight have a file each
@@ -152,8 +152,8 @@ def test_bad_input_is_told_before_spark_is_started(
     command: Command, args: tuple[str, ...], code: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tampu.spark.session", lambda *_, **__: pytest.fail("Spark was started"), raising=False)
-    with command.queue() as q:
-        q.publish("jobs", 1)
+    with command.queue() as store:
+        store.publish("jobs", 1)
     answer = command("pipeline", *args)
     assert (answer.code, says in answer.err) == (code, True), answer
 
@@ -167,9 +167,9 @@ def test_a_store_that_is_not_there_is_not_made(command: Command) -> None:
 def test_the_pipeline_reads_through_a_server(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
-    with command.queue() as q:
-        work(q)
-        expected = q.journal().latest["0"]
+    with command.queue() as store:
+        work(store)
+        expected = store.journal().latest["0"]
     served = Stall(url=str(command.path), key_file=tmp_path / "key", maintenance=False)
     try:
         monkeypatch.setenv("TAMPU_URL", served.url)
@@ -184,8 +184,8 @@ def test_the_pipeline_reads_through_a_server(
         assert report["transitions"] == report["rows"]["bronze.events"] == expected
         assert command.ok("pipeline", "status")["lag_messages"] == 0
         assert "lake:main, 0 transitions behind" in command("doctor").out
-        told = command("replay", "--from-lake", "--where", "true", "--lake", "tampu.lake", "--yes")
-        assert "this is a server" in told.err
+        printed = command("replay", "--from-lake", "--where", "true", "--lake", "tampu.lake", "--yes")
+        assert "this is a server" in printed.err
         assert "reader main removed" in command("pipeline", "forget", "main").out
         assert "lake:main" not in command("doctor").out
     finally:
@@ -193,25 +193,25 @@ def test_the_pipeline_reads_through_a_server(
 
 
 def test_doctor_warns_of_a_reader_that_stands_still(command: Command) -> None:
-    with command.queue() as q:
-        q.publish("jobs", 1)
-        register(q, 0, idle_us=2 * DAY)
+    with command.queue() as store:
+        store.publish("jobs", 1)
+        register(store, 0, idle_us=2 * DAY)
     assert "pipeline forget main" in command("doctor").out
-    with command.queue() as q:
-        register(q, 0)
+    with command.queue() as store:
+        register(store, 0)
     assert "forget" not in command("doctor").out
-    with command.queue() as q:
-        register(q, 1, idle_us=2 * DAY)
+    with command.queue() as store:
+        register(store, 1, idle_us=2 * DAY)
     assert "forget" not in command("doctor").out, "it has everything"
 
 
-def test_a_signal_ends_it_between_two_runs(url: str, q: tampu.Store, tmp_path: Path) -> None:
-    register(q, 0)
-    told: list[RunReport] = []
+def test_a_signal_ends_it_between_two_runs(url: str, store: tampu.Store, tmp_path: Path) -> None:
+    register(store, 0)
+    reports: list[RunReport] = []
 
     def tell(report: RunReport) -> None:
-        told.append(report)
-        if len(told) == 3:
+        reports.append(report)
+        if len(reports) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
     pipeline = Pipeline(url, Lake(tmp_path / "jobs.lake"))
@@ -220,35 +220,35 @@ def test_a_signal_ends_it_between_two_runs(url: str, q: tampu.Store, tmp_path: P
     runner.serve("0")
     before = signal.getsignal(signal.SIGTERM)
     runner.forever(0.001)
-    assert len(told) == 3
+    assert len(reports) == 3
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_what_comes_between_two_runs_is_brought_by_the_next_and_metrics_tell_of_both(
-    url: str, q: tampu.Store, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved: list[int] = []
 
     def metrics() -> dict[str, float]:
         text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60).read().decode()
         events, behind = '{reader="lake:main",table="bronze.events"}', '{reader="lake:main"}'
-        told = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        metrics = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {
-            "rows": float(told[f"tampu_pipeline_rows_total{events}"]),
-            "behind": float(told[f"tampu_pipeline_lag_messages{behind}"]),
+            "rows": float(metrics[f"tampu_pipeline_rows_total{events}"]),
+            "behind": float(metrics[f"tampu_pipeline_lag_messages{behind}"]),
         }
 
     def tell(report: RunReport) -> None:
         if report.news:
             moved.append(report.transitions)
             if len(moved) == 1:
-                q.publish_many("jobs", range(3))
+                store.publish_many("jobs", range(3))
             else:
                 assert metrics() == {"rows": 8.0, "behind": 3.0}, "as it was found after the first run"
-                q.publish("jobs", "while it ran")
+                store.publish("jobs", "while it ran")
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    q.publish_many("jobs", range(5))
+    store.publish_many("jobs", range(5))
     lake = Lake(tmp_path / "jobs.lake")
     monkeypatch.setattr(Round, "silver", lambda *_: None)  # what follows from bronze is the other tests' business
     monkeypatch.setattr(gold, "refresh", lambda *_: {})
@@ -296,7 +296,7 @@ def test_ctrl_c_ends_a_command_without_tracebacks(
     assert ours == ["something else"]
 
 
-def test_failures_of_the_store_are_tried_again_and_then_told(url: str, q: tampu.Store, tmp_path: Path) -> None:
+def test_failures_of_the_store_are_tried_again_and_then_reported(url: str, store: tampu.Store, tmp_path: Path) -> None:
     pipeline = Pipeline(url, Lake(tmp_path / "jobs.lake"))
     tries: list[int] = []
 
@@ -311,11 +311,11 @@ def test_failures_of_the_store_are_tried_again_and_then_told(url: str, q: tampu.
     assert len(tries) == 5
 
 
-def test_a_lake_that_can_not_be_reached_is_tried_again_and_then_told(
+def test_a_lake_that_cannot_be_reached_is_tried_again_and_then_reported(
     command: Command, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with command.queue() as q:
-        q.publish("jobs", 1)
+    with command.queue() as store:
+        store.publish("jobs", 1)
     nowhere = "hdfs://127.0.0.1:1/lake"
     runner = Runner(Pipeline(str(command.path), Lake(nowhere)), None, None, {}, lambda _: None)
     port = runner.serve("0")
@@ -362,9 +362,9 @@ def test_progress_is_shown_on_a_terminal_and_not_elsewhere(monkeypatch: pytest.M
 
 
 def test_the_demo_ends_with_what_gold_says(command: Command, spark: SparkSession) -> None:
-    told = command("demo", "--fast", "--lake")
-    assert told.code == 0, told
-    shown = told.out.partition("Insights from its gold tables")[2]
+    printed = command("demo", "--fast", "--lake")
+    assert printed.code == 0, printed
+    shown = printed.out.partition("Insights from its gold tables")[2]
     assert "emails" in shown
     dead = command.ok(
         "sql", "SELECT state, count(*) AS n FROM silver.messages GROUP BY state", "--url", "tampu-demo.db"
@@ -378,9 +378,9 @@ def test_what_spark_says_at_length_is_told_in_our_words() -> None:
     long = "Job aborted\n  File x\ntampu.model.errors.NotFound: transitions 1 to 5 were trimmed (read sooner)\n more"
     with pytest.raises(tampu.NotFound, match="were trimmed"), translated():
         raise PySparkException(long)
-    with pytest.raises(tampu.Unavailable, match="Job aborted") as told, translated():
+    with pytest.raises(tampu.Unavailable, match="Job aborted") as failed, translated():
         raise PySparkException("Job aborted\nand so on")
-    assert told.value.hint == "nothing is lost: the next run repeats it"
+    assert failed.value.hint == "nothing is lost: the next run repeats it"
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,9 @@ def test_file_that_is_gone_is_a_trouble_of_the_lake_not_of_the_query(tmp_path: P
     with Lake(tmp_path).ask() as lake:
         for file in tmp_path.rglob("*.parquet"):
             file.unlink()
-        with pytest.raises(StorageError, match="vacuumed") as told:
+        with pytest.raises(StorageError, match="vacuumed") as refused:
             lake.rows("SELECT id FROM bronze.messages WHERE state = 'dead'")
-    assert told.value.message.isprintable()
+    assert refused.value.message.isprintable()
 
 
 @pytest.mark.parametrize(

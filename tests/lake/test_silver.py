@@ -66,15 +66,15 @@ def _lease_end(seconds: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def told() -> Telling:
+def given() -> Telling:
     return stories()[0]
 
 
 @pytest.fixture(scope="module")
-def kept(told: Telling) -> Keeping:
+def kept(given: Telling) -> Keeping:
     """After two runs."""
     found = Keeping()
-    found.run_all(told.events, told.messages, [stories()[1]])
+    found.run_all(given.events, given.messages, [stories()[1]])
     return found
 
 
@@ -87,8 +87,8 @@ def attempts(kept: Keeping, id: str) -> list[Row]:
     return [r for r in kept.tables["silver.attempts"] if r["id"] == id]
 
 
-def check(kept: Keeping, told: Telling) -> None:
-    expected = reference.silver(told.events, told.messages)
+def check(kept: Keeping, given: Telling) -> None:
+    expected = reference.silver(given.events, given.messages)
     for name in ("silver.attempts", "silver.messages"):
         assert_same(name, kept.tables[name], expected[name])
     stays = Counter((s["tenant"], s["queue"], _minute(s["ready_at"]), _minute(s["left_at"])) for s in expected["stays"])
@@ -102,14 +102,14 @@ def _minute(at: datetime) -> int:
     return int(at.timestamp() // 60)
 
 
-def test_two_runs_equal_the_reference(kept: Keeping, told: Telling) -> None:
-    check(kept, told)
+def test_two_runs_equal_the_reference(kept: Keeping, given: Telling) -> None:
+    check(kept, given)
 
 
-def test_one_run_equals_the_reference(told: Telling) -> None:
+def test_one_run_equals_the_reference(given: Telling) -> None:
     whole = Keeping()
-    whole.run_all(told.events, told.messages)
-    check(whole, told)
+    whole.run_all(given.events, given.messages)
+    check(whole, given)
     assert {e["id"] for e in whole.tables["_state.carried"]} == {"alone"}
 
 

@@ -218,9 +218,9 @@ def test_what_vacuum_tells_in_the_log_is_on_the_disk(lake: Lake, monkeypatch: py
 
     monkeypatch.setattr(files, "fsync_path", watch)
     assert [care.table for care in maintenance.vacuum(lake, retain_hours=1)] == ["gold.slo"]
-    told = set(log.iterdir()) - before
-    assert told
-    assert told | {log} <= synced
+    written = set(log.iterdir()) - before
+    assert written
+    assert written | {log} <= synced
 
 
 def test_everything_is_on_the_disk_before_a_commit_returns(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +242,7 @@ def test_everything_is_on_the_disk_before_a_commit_returns(table: LakeTable, mon
     assert synced.index(path) < synced.index(entry) < len(synced) - 1 - synced[::-1].index(str(log))
 
 
-def test_a_table_that_is_not_there_is_told(table: LakeTable) -> None:
+def test_a_table_that_is_not_there_is_reported(table: LakeTable) -> None:
     assert not table.exists()
     with pytest.raises(NotFound, match="pipeline run"):
         table.open()

@@ -28,7 +28,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(url: str, clock: FakeClock) -> Any:
+def store(url: str, clock: FakeClock) -> Any:
     with tampu.open(url, maintenance=False, clock=clock) as queue:
         yield queue
 
@@ -51,20 +51,20 @@ def by_queue_and_day(rig: Rig) -> dict[tuple[str, int], int]:
 
 
 def test_any_payload_reaches_the_lake_as_it_is_and_those_whose_shape_changes_are_asked_together(
-    rig: Rig, q: tampu.Store
+    rig: Rig, store: tampu.Store
 ) -> None:
     """Empty, not UTF-8, 10 MB, null, text; and JSON of four shapes."""
-    q.queues.put("jobs", max_payload=20_000_000)
+    store.queues.put("jobs", max_payload=20_000_000)
     sent = {}
     for payload in (b"", b"\xff\xfe\x00 not utf-8", b"\x00" * 10_000_000, None, "é\u2028"):
         options: dict[str, Any] = {"content_type": "application/octet-stream"} if isinstance(payload, bytes) else {}
-        message = q.publish("jobs", payload, **options)
+        message = store.publish("jobs", payload, **options)
         sent[message.id] = bytes(message.raw)
-        q.ack(q.claim("jobs")[0], result=payload if isinstance(payload, str) else None)
+        store.ack(store.claim("jobs")[0], result=payload if isinstance(payload, str) else None)
     for person in ({"name": "Ada"}, {"name": {"first": "Ada", "last": "L"}, "age": 36}, ["Ada"], "Ada"):
-        message = q.publish("people", person, type="person.seen")
+        message = store.publish("people", person, type="person.seen")
         sent[message.id] = bytes(message.raw)
-        q.ack(q.claim("people")[0])
+        store.ack(store.claim("people")[0])
     rig.run_until(SILVER)
     found = {id: bytes(payload) for id, payload, _ in rig.rows("bronze.messages", "id", "payload", "missing")}
     assert found == sent
@@ -82,39 +82,39 @@ def status_rows(rig: Rig) -> int:
 
 
 def test_nothing_makes_no_rows_and_events_that_come_late_change_the_day_they_belong_to(
-    rig: Rig, q: tampu.Store, clock: FakeClock
+    rig: Rig, store: tampu.Store, clock: FakeClock
 ) -> None:
     (report,) = rig.pipeline().run(lambda: pytest.fail("Spark was started"))
     assert report.transitions == 0
     assert status_rows(rig) == 0
 
-    q.publish("jobs", 1)
+    store.publish("jobs", 1)
     clock.advance(2 * DAY)
-    q.publish("jobs", 2)
+    store.publish("jobs", 2)
     (report,) = rig.run()
     assert report.transitions == 2
     assert by_queue_and_day(rig) == {("jobs", 1): 1, ("jobs", 2): 0, ("jobs", 3): 1}
 
     clock.advance(-2 * DAY + 3600)  # the clock of the machine was set back
-    q.publish("late", 3)
+    store.publish("late", 3)
     rig.run()
     late = {("late", 1): 1, ("late", 2): 0, ("late", 3): 0}  # it waits since then
     assert by_queue_and_day(rig) == {("jobs", 1): 1, ("jobs", 2): 0, ("jobs", 3): 1, **late}
 
 
 def test_days_that_were_let_go_do_not_come_back_and_what_waits_since_then_is_still_known(
-    rig: Rig, q: tampu.Store, clock: FakeClock
+    rig: Rig, store: tampu.Store, clock: FakeClock
 ) -> None:
-    q.publish("ended", 1)
-    q.ack(q.claim("ended")[0])
-    q.publish_many("jobs", range(5))
+    store.publish("ended", 1)
+    store.ack(store.claim("ended")[0])
+    store.publish_many("jobs", range(5))
     clock.advance(DAY)
-    q.publish("other", 2)
+    store.publish("other", 2)
     rig.run()
     maintenance.drop_days(rig.lake, SECOND_DAY)
     assert waiting(rig) == 6, "what waits is not old"
 
-    q.ack(q.claim("other")[0])
+    store.ack(store.claim("other")[0])
     rig.run()
     assert {day.day for name in ("bronze.events", "gold.tenant_days") for (day,) in rig.rows(name, "day")} == {2}
     assert rig.rows("silver.messages", "queue", "state", "deliveries") == [("other", "done", 1)]
@@ -123,32 +123,32 @@ def test_days_that_were_let_go_do_not_come_back_and_what_waits_since_then_is_sti
     rig.pipeline().backfill(rig.session, [SECOND_DAY], layer="silver")
     assert waiting(rig) == 5
     assert {depth for queue, depth in rig.rows("gold.queue_minutes", "queue", "depth") if queue == "jobs"} == {5}
-    q.ack(q.claim("jobs")[0])
+    store.ack(store.claim("jobs")[0])
     rig.run_until(SILVER)
     assert [row for row in rig.rows("silver.attempts", "queue", "wait") if row[0] == "jobs"] == [("jobs", DAY)]
 
 
 def test_the_store_keeps_what_the_lake_has_not_and_lets_go_of_what_it_has(
-    rig: Rig, q: tampu.Store, clock: FakeClock
+    rig: Rig, store: tampu.Store, clock: FakeClock
 ) -> None:
     """The contract of archiving: nothing past the reader's position leaves the store, whatever its age."""
-    keeper = Trimmer(access.core(q), journal_us=SECOND)
-    work(q)
-    before = journal(q)
+    keeper = Trimmer(access.core(store), journal_us=SECOND)
+    work(store)
+    before = journal(store)
     with pytest.raises(Died):
         rig.run(die="gold.slo", archive_after_us=SECOND)
     clock.advance(DAY)
     while keeper.step():
         pass
-    assert journal(q) == before, "the lake has all rows, but the run did not come to its end"
-    assert len(list(q.messages("jobs", state="done"))) == 1
+    assert journal(store) == before, "the lake has all rows, but the run did not come to its end"
+    assert len(list(store.messages("jobs", state="done"))) == 1
     rig.run(archive_after_us=SECOND)
     clock.advance(DAY)
     while keeper.step():
         pass
-    assert journal(q) == []
-    assert list(q.messages("jobs", state="done")) == []
+    assert journal(store) == []
+    assert list(store.messages("jobs", state="done")) == []
     assert rig.rows("bronze.events", "offset", "id", "verb") == before
-    work(q, 1)
+    work(store, 1)
     rig.run_until(BRONZE, archive_after_us=SECOND)
-    assert rig.rows("bronze.events", "offset", "id", "verb") == before + journal(q)
+    assert rig.rows("bronze.events", "offset", "id", "verb") == before + journal(store)

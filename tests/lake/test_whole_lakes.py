@@ -30,7 +30,7 @@ def rows(lake: Lake, name: str) -> list[reference.Row]:
 def check(lake: Lake, working: Working) -> None:
     """Events are those of the journal; what follows from them and from the bodies is the reference's."""
     events = [{**e, "run": None} for e in sorted(rows(lake, "bronze.events"), key=lambda e: e["offset"])]
-    assert events == [{**e, "run": None} for e in working.told.events]
+    assert events == [{**e, "run": None} for e in working.worked.events]
     bodies = rows(lake, "bronze.messages")
     ends = [(e["id"], e["offset"]) for e in events if e["state"] in ("done", "dead", "cancelled", "expired")]
     assert sorted((b["id"], b["ended_offset"]) for b in bodies) == sorted(ends)
@@ -50,7 +50,7 @@ def test_lakes_whose_runs_died_are_computed_anew_or_are_of_an_earlier_version_eq
         work_while_runs_die(rig, working, seed)
         check(rig.lake, working)
 
-        rig.pipeline().backfill(rig.session, sorted({e["day"] for e in working.told.events}), layer="silver")
+        rig.pipeline().backfill(rig.session, sorted({e["day"] for e in working.worked.events}), layer="silver")
         check(rig.lake, working)
 
         for table in ("_facts", "gold/queue_hours", "gold/queue_days"):  # a lake of an earlier version has none

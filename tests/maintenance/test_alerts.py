@@ -37,8 +37,8 @@ class Leader:
         """Evaluate, after some time; ``end`` is that of the journal, if the engine tells it."""
         self._clock.advance(seconds)
         engine = self._core.engine
-        told = None if end is None else {"0": end}
-        self.task.evaluate(PollStatus(engine.now(), None, engine.revision(), True, {}, told), now=now)
+        journal_end = None if end is None else {"0": end}
+        self.task.evaluate(PollStatus(engine.now(), None, engine.revision(), True, {}, journal_end), now=now)
 
     def follow(self) -> None:
         follower = Follower(self._core)

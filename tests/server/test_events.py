@@ -159,13 +159,13 @@ def test_type_and_correlation_id_of_each_event_are_looked_up_for_who_asks(listen
     store.publish("orders", 1, type="order.new", correlation_id="c")
     store.ack(store.claim("orders")[0])
 
-    def told(**query: Any) -> list[Any]:
+    def details(**query: Any) -> list[Any]:
         return [event.data[name] for event in listen(after="0", seconds=0, **query).take(3) for name in FIELDS]
 
-    assert told(details="true") == 3 * ["order.new", "c"]
-    assert told() == ["order.new", None, *4 * [None]], "the journal has the type at publish only"
+    assert details(details="true") == 3 * ["order.new", "c"]
+    assert details() == ["order.new", None, *4 * [None]], "the journal has the type at publish only"
     store.purge("orders", state="done")
-    assert told(details="true") == 3 * ["order.new", "c"], "known since the first feed"
+    assert details(details="true") == 3 * ["order.new", "c"], "known since the first feed"
 
 
 FIELDS = ("type", "correlation_id")

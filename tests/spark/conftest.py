@@ -67,10 +67,3 @@ def url(engine: str, tmp_path: Path) -> Iterator[str]:
 def store(url: str) -> Iterator[tampu.Store]:
     with opened(url) as made:
         yield made
-
-
-@pytest.fixture
-def q(url: str) -> Iterator[tampu.Store]:
-    """The same, by the name that the tests of the lake use."""
-    with opened(url) as made:
-        yield made

@@ -119,7 +119,7 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
     came = pc.equal(ends["verb"], "adopt")
     before_fork = pc.if_else(came, pc.less_equal(of("ended_at"), ends["at"]), pc.equal(of("ended_at"), ends["at"]))
     same = pc.fill_null(before_fork, False)
-    reason, error = _told_then(ends, of("last_error"))
+    reason, error = _error_at_end(ends, of("last_error"))
     null = pa.scalar(None, pa.string())
     payload, result = of("payload"), pc.if_else(same, of("result"), null)
     columns = {
@@ -150,7 +150,7 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
     )
 
 
-def _told_then(ends: pa.Table, error_now: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+def _error_at_end(ends: pa.Table, error_now: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Reason and error of ends, by what the journal says: the first line of the error, or the reason where no error was
     given. Of a reject either may be anything: a message that has no error by now had none then."""
     null = pa.scalar(None, pa.string())

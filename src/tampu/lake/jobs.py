@@ -48,7 +48,7 @@ _SMALL = {
     "spark.sql.files.minPartitionNum": "1",  # small files are read by one task together
     "spark.sql.ui.explainMode": "simple",
 }
-_told = from_json(tuple[str, DataFile]).decode
+_named_file = from_json(tuple[str, DataFile]).decode
 
 Batches = Iterable[pa.RecordBatch]
 Rows = tuple["DataFrame", Callable[[Batches], Batches] | None]
@@ -94,11 +94,11 @@ def write(outputs: Mapping[str, Rows], targets: Mapping[str, Target], tag: str) 
     """Data files of these tables, which count for nothing yet. One job."""
     found: dict[str, list[DataFile]] = {name: [] for name in outputs}
     written = [
-        frame.mapInArrow(_writer(name, targets[name], tag, made), "told string")
+        frame.mapInArrow(_writer(name, targets[name], tag, made), "file string")
         for name, (frame, made) in outputs.items()
     ]
     for row in functools.reduce(lambda one, other: one.union(other), written).collect():
-        name, file = _told(row[0])
+        name, file = _named_file(row[0])
         found[name].append(file)
     return found
 
@@ -108,6 +108,6 @@ def _writer(
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         for file in parquet.write_batches(target, tag, batches if made is None else made(batches)):
-            yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode((name, file)).decode()])], ["told"])
+            yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode((name, file)).decode()])], ["file"])
 
     return write

@@ -31,7 +31,7 @@ from tampu.model.times import SECOND, moment
 
 log = logging.getLogger("tampu.maintenance")
 _EVERY_US = 30 * SECOND
-_UNTOLD_US = 60 * SECOND
+_UNKNOWN_US = 60 * SECOND
 """Between two evaluations on engines that do not tell maintenance of every change of the journal."""
 _MOST_FIRING = 1000
 """Queues for which one alert fires."""
@@ -65,8 +65,8 @@ class AlertTask:
         passed = status.now_us - self._at
         if not now and passed < _EVERY_US:
             return
-        told = status.journal_end is not None and self._journal is not None
-        changed = status.journal_end != self._journal if told else passed >= _UNTOLD_US
+        known = status.journal_end is not None and self._journal is not None
+        changed = status.journal_end != self._journal if known else passed >= _UNKNOWN_US
         if not (now or changed or self._restless):
             return
         self._at, self._journal = status.now_us, status.journal_end

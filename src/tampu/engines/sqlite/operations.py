@@ -141,8 +141,10 @@ def end_sweep(_db: Db) -> Rows:
 
 
 def lock_expired_leases(db: Db, leases: Values) -> Rows:
+    rows = _leases(db, [seq for seq, _ in leases.rows])
+    if not rows:  # most are settled by the time their leases end
+        return rows
     wanted = set(leases.rows)
-    rows = _leases(db, (seq for seq, _ in leases.rows))
     return [row for row, (seq, *_, lease, _, _, _, _) in zip(rows, rows, strict=True) if (seq, lease) in wanted]
 
 

@@ -68,12 +68,12 @@ def ends_not_known(spark: SparkSession, ends: DataFrame, events: DataFrame) -> D
     """Ends without adoptions that tell of one the lake has: their store was moved, and the old one fed it too."""
     return spark.sql(
         f"""
-        WITH told AS (
+        WITH changes AS (
           SELECT partition, offset, verb, state,
             lag(state) OVER (PARTITION BY tenant, id ORDER BY partition, offset) AS before
           FROM {{events}} WHERE state IN ({ENDS}) OR verb = 'replay'
         )
-        SELECT * FROM {{ends}} LEFT ANTI JOIN (SELECT * FROM told WHERE verb = 'adopt' AND state = before) AS known
+        SELECT * FROM {{ends}} LEFT ANTI JOIN (SELECT * FROM changes WHERE verb = 'adopt' AND state = before) AS known
           USING (partition, offset)
         """,
         events=events,

@@ -101,7 +101,7 @@ def failures(spark: SparkSession, histories: DataFrame) -> DataFrame:
           FROM {{histories}} WHERE size(m) > 0
         ), event AS (
           SELECT tenant, id, m[i] AS e, if(get(m, i - 1).verb = 'claim', {_type("m[i]")}, NULL) AS type FROM failed
-        ), told AS (
+        ), failure AS (
           SELECT tenant, id, e.queue, e.at, e.state, type, if(e.verb = 'reap', 'reap', coalesce(e.fingerprint,
             e.verb)) AS look,
             struct(e.at, e.partition, e.offset, if(e.verb = 'reap', NULL, e.detail) AS error) AS latest
@@ -110,7 +110,7 @@ def failures(spark: SparkSession, histories: DataFrame) -> DataFrame:
           SELECT queue, unix_seconds(at) div 60 AS minute, look, id, type, count(*) AS n,
             count_if(state = 'dead') AS died,
             min(at) AS first_at, max(latest) AS l, to_date(at) AS day, tenant
-          FROM told GROUP BY ALL
+          FROM failure GROUP BY ALL
         )
         SELECT queue, minute, look, id, type, n, died, first_at, l.at AS last_at, l.partition AS last_partition,
           l.offset AS last_offset, l.error, day, tenant FROM summed

@@ -32,7 +32,7 @@ def histories(spark: SparkSession, new: DataFrame, old: DataFrame, bodies: DataF
     """
     return spark.sql(
         f"""
-        WITH told AS (
+        WITH parts AS (
           SELECT tenant, id, struct({_EVENT}, {_OVER}, verb IN ({MOVES}) AS move, true AS new) AS event, NULL AS body
           FROM {{new}} WHERE verb IN ({KNOWN})
           UNION ALL
@@ -46,7 +46,7 @@ def histories(spark: SparkSession, new: DataFrame, old: DataFrame, bodies: DataF
           FROM {{bodies}}
         ), history AS (
           SELECT tenant, id, sort_array(collect_list(event)) AS events, collect_list(body) AS bodies
-          FROM (SELECT * FROM told DISTRIBUTE BY tenant, id) GROUP BY tenant, id
+          FROM (SELECT * FROM parts DISTRIBUTE BY tenant, id) GROUP BY tenant, id
         ), moved AS (
           SELECT *, filter(events, e -> e.move) AS moves FROM history
         ), stood AS (

@@ -56,7 +56,7 @@ def post(
     private: bool,
     opened: Callable[[Any], contextlib.AbstractContextManager[Any]],
 ) -> int:
-    """Send the body; the status of the answer, whose body is not read. ``opened`` is told of the connection."""
+    """Send the body; the status of the answer, whose body is not read. ``opened`` is called with the connection."""
     from urllib3.connection import HTTPConnection, HTTPSConnection
 
     parts = urllib.parse.urlsplit(url)

@@ -75,9 +75,9 @@ class DueVerbs(PublishVerbs, DecideVerbs):
             return
         after = {"roles": changed.roles, "assignee": changed.assignee}
         calls = [stored.saving(self.tenant, found, changed), timer]
-        told = self._notification(found._replace(stored=changed), happened)
+        notices = self._notification(found._replace(stored=changed), happened)
         try:
-            yield from self.recorded([*calls, *told], f"review.{happened}", found.id, None, after)
+            yield from self.recorded([*calls, *notices], f"review.{happened}", found.id, None, after)
         except QueueFull as error:
             log.warning("nobody is notified of review %s: %s", found.id, error)
             yield from self.recorded(calls, f"review.{happened}", found.id, None, after)
@@ -87,9 +87,9 @@ class DueVerbs(PublishVerbs, DecideVerbs):
         made = Decision(option.name, option.outcome, self.actor.name, moment(now), "the deadline has passed")
         changed = msgspec.structs.replace(found.stored, decision=made)
         timer = publish.timers_call(self.tenant, [_next(found, changed, now)])
-        told = self._notification(found._replace(stored=changed), "timeout")
+        notices = self._notification(found._replace(stored=changed), "timeout")
         try:
-            yield from self.close_review(found, changed, None, [timer, *told])
+            yield from self.close_review(found, changed, None, [timer, *notices])
         except QueueFull as error:
             log.warning("nobody is notified of review %s: %s", found.id, error)
             yield from self.close_review(found, changed, None, [timer])

@@ -221,7 +221,7 @@ def _reap_leases(commit: Commit, order: dict[tuple[int, int], int]) -> int:
     ]
     leases.sort(key=lambda row: order[row.key])
     found = {row.key for row in leases}
-    missed = [key for key in keys if key not in found]
+    missed = [key for key in keys if key not in found] if found else keys
     # Most of them are settled. The others are locked by somebody who settles or extends them now.
     busy = commit.db.rows("select_busy_leases", Values("ii", missed)) if missed else []
     over = [row for row in leases if row.until <= commit.now]
