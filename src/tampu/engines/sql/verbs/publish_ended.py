@@ -11,6 +11,7 @@ from tampu.engines.encoding import DONE, HELD
 from tampu.engines.port import ENDING_VERB, Item, Publish
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Values
+from tampu.engines.sql.rules.correlations import correlate
 from tampu.model.message import Message, State
 
 
@@ -27,7 +28,7 @@ def takes(items: Sequence[Item]) -> bool:
         and item.expire_us is None
         and item.delay_us is None
         and item.run_us is None
-        and not (item.body.key or item.body.idempotency_key or item.body.correlation_id)
+        and not (item.body.key or item.body.idempotency_key)
         for item in items
     )
 
@@ -50,6 +51,13 @@ def publish(commit: Commit, call: Publish) -> list[Message]:
     ended = commit.record(ENDING_VERB[how.state], q, DONE)
     ended.details.extend([None] * (len(ended.seqs) - len(ended.details)) + [how.reason] * len(items))
     ended.extend(seqs, stamps, attempts)
+    stories = [
+        (seq, call.tenant, item.body.correlation_id)
+        for seq, item in zip(seqs, items, strict=True)
+        if item.body.correlation_id is not None
+    ]
+    if stories:
+        correlate(commit, stories)
     ids = commit.registry.id.many(stamps, seqs)
     return [
         Message(
