@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Literal
 
@@ -167,6 +168,19 @@ class ReviewRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     comments: tuple[Comment, ...] = ()
     escalated: bool = False
     decision: Decision | None = None
+
+
+class ReviewPage(msgspec.Struct, frozen=True):
+    """A page of reviews. Pass ``cursor`` as ``after`` to get the next page; None: this is the last one."""
+
+    reviews: list[ReviewRecord]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[ReviewRecord]:
+        return iter(self.reviews)
+
+    def __len__(self) -> int:
+        return len(self.reviews)
 
 
 class ReviewPreview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
