@@ -6,7 +6,7 @@ import pytest
 
 import tampu
 from tampu.broker.store import Store
-from tampu.maintenance.erasure import Eraser
+from tampu.maintenance.recovery import Recovery
 from tests.conformance.harness import Harness, counts
 
 USER = {"user": "42"}
@@ -49,14 +49,14 @@ def test_all_messages_of_a_subject_are_removed_and_reported(store: Store, harnes
 
     store.publish("mails", "once more", labels=USER)  # after it was looked at: the erasure goes on with it too
     core = harness.core()
-    eraser = Eraser(core)
-    assert eraser.work() == 0, "somebody worked on it a moment ago"
+    recovery = Recovery(core)
+    assert recovery.work() == 0, "somebody worked on it a moment ago"
     harness.clock.advance(3700)
     harness.sweep()
-    assert eraser.work() == 1
+    assert recovery.work() == 1
     report = store.erasures.get(report.id)
     assert (report.status, report.leased, len(report.ids)) == ("done", [], 8)
-    assert eraser.work() == 0
+    assert recovery.work() == 0
     left = store.erasures.check(report.id)
     assert (left.ids, left.leased, left.held) == ([], [], {})
     assert store.erasures.list() == [report]

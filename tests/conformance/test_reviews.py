@@ -177,6 +177,19 @@ def test_a_process_that_dies_after_a_decision_leaves_nothing_half_done(
     assert lease.payload == {"n": 5}
 
 
+@pytest.mark.parametrize("option", ["approve", "refuse"])
+def test_who_decides_and_stalls_changes_no_later_review(store: Store, harness: Harness, option: str) -> None:
+    """Where a decision and its effect are two commits, the second one comes late, after another review has begun."""
+    message, core = store.publish("a", 1, review={}), harness.core()
+    stalled: Any = None
+    for step in (steps := DecideVerbs(core, "default").decide_review(message.id, option, by="ada")):
+        if isinstance(step, port.Free | port.Cancel):
+            stalled = step
+            break
+        steps.send
+    assert steps
+
+
 def test_a_worker_asks_in_the_middle_of_its_work(store: Store, harness: Harness) -> None:
     store.patterns.put("loan", **LOAN)
     message = store.publish("jobs", ADA, max_attempts=1)

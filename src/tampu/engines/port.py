@@ -248,6 +248,8 @@ class Cancel(msgspec.Struct, frozen=True):
     """The journal's detail, without ``dead``."""
     actor: str | None = None
     """Who asked for it: the ``worker`` of the journal's transitions."""
+    held_for: str | None = None
+    """As in `Free`."""
 
     @property
     def ending(self) -> Ending:
@@ -267,6 +269,9 @@ class Free(msgspec.Struct, frozen=True):
     the message's key does (`tampu.engines.rules.KEPT_BY_KEY`), and is journaled as ``replace`` before the ``free``."""
     actor: str | None = None
     """Who asked for it: the ``worker`` of the journal's transitions."""
+    held_for: str | None = None
+    """Refuse messages that are held for another reason. Only for engines with the capability ``atomic:eventual``; on
+    others, a unit with a document's version shows that nothing has changed."""
 
 
 class Replay(msgspec.Struct, frozen=True):

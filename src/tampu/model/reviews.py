@@ -14,7 +14,11 @@ from tampu.model.definitions import Definition, matches
 Outcome = Literal["approve", "refuse"]
 Scalar = str | int | float | bool | None
 HOLD = "review"
-"""The reason for which a message with a review is held."""
+"""The reason for which a message with a review is held. Further reviews of the message have their number after it."""
+
+
+def is_held_for_review(reason: str | None) -> bool:
+    return reason is not None and (reason == HOLD or reason.startswith(f"{HOLD} "))
 
 
 class Section(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -16,7 +16,17 @@ from tampu.broker.policies.reviews.stored import Found, StoredReview
 from tampu.engines import port
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound, TampuError, VersionConflict
 from tampu.model.message import Lease, Message, NewMessage, State
-from tampu.model.reviews import HOLD, Asked, Comment, ReviewPage, ReviewPattern, ReviewPreview, ReviewRecord, Section
+from tampu.model.reviews import (
+    HOLD,
+    Asked,
+    Comment,
+    ReviewPage,
+    ReviewPattern,
+    ReviewPreview,
+    ReviewRecord,
+    Section,
+    is_held_for_review,
+)
 from tampu.model.times import moment
 
 TRIES = 20
@@ -125,7 +135,7 @@ class ReviewVerbs(PatternVerbs):
         """The open reviews of a page of held messages, each with its place in the page."""
         found = []
         for at, message in enumerate(page.messages):
-            if message.body.review is None and message.reason != HOLD:
+            if message.body.review is None and not is_held_for_review(message.reason):
                 continue
             try:
                 one = yield from self._found(message.id, message)
@@ -244,9 +254,9 @@ class ReviewVerbs(PatternVerbs):
         old = stored.read(document, None)
         made = StoredReview(
             opened_us=now, asked=wanted, round=FIRST + 1 if old is None else old.round + 1, reason=reason,
-            comments=() if old is None else old.comments,
+            hold=HOLD if old is None else f"{HOLD} {old.round + 1}", comments=() if old is None else old.comments,
         )  # fmt: skip
-        held = port.SettleItem("release", queue, receipt, id=name, hold=HOLD)
+        held = port.SettleItem("release", queue, receipt, id=name, hold=made.hold)
         yield port.Together(
             self.tenant,
             [
