@@ -107,3 +107,21 @@ def test_a_legal_hold_keeps_what_it_covers(store: Store, harness: Harness) -> No
     for wrong in ({}, {"key": "a", "correlation_id": "b"}, {"path": ("user.id", "1")}, {"label": "user"}):
         with pytest.raises(tampu.InvalidMessage):
             store.erase(**wrong)
+
+
+def test_a_legal_hold_keeps_results_past_their_time(store: Store, harness: Harness) -> None:
+    store.queues.put("*", result_ttl=60, retention=7200)
+    ids = [message.id for queue in ("jobs", "mails") for message in [store.publish(queue, 1)]]
+    for queue in ("jobs", "mails"):
+        store.settle([tampu.Ack(lease, result={"n": 1}) for lease in store.claim(queue)])
+    store.holds.put("case-7", reason="court", queues="jobs")
+    harness.clock.advance(3600)
+    for _ in range(2):
+        harness.trim()
+    assert [store.get(id).result for id in ids] == [{"n": 1}, None]
+    assert store.result(ids[0]).result == {"n": 1}
+    store.holds.delete("case-7")
+    assert store.get(ids[0]).result is None
+    harness.trim()
+    store.holds.put("case-8", reason="court", queues="jobs")
+    assert store.get(ids[0]).result is None, "it was removed when no hold was for it"

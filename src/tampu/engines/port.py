@@ -386,6 +386,8 @@ class Trim(msgspec.Struct, frozen=True):
     read: Position | None = None
     """The position that all registered journal readers have passed. Later records, and messages that ended later, stay,
     however old they are. A partition that is missing has not been read at all. None: there is no registered reader."""
+    keep_results: bool = False
+    """Remove no results but those of messages that are removed: a legal hold may be for them."""
 
 
 class PutDocument(msgspec.Struct, frozen=True):
@@ -531,8 +533,8 @@ class Engine(Protocol):
 
     def run(self, calls: Sequence[Call]) -> list[Any | TampuError]: ...
 
-    def get(self, tenant: str, id: str) -> Message | None:
-        """One message with its failures and result."""
+    def get(self, tenant: str, id: str, *, expired: bool = False) -> Message | None:
+        """One message with its failures and result; with ``expired``, also a result that is past its time."""
         ...
 
     def page(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> Page | None:
