@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import recovery
 from tampu.broker.policies.subscriptions import fill
 from tampu.broker.store import AllVerbs as Verbs
 from tampu.broker.store import Store
@@ -187,7 +188,7 @@ def test_a_fill_whose_process_dies_at_any_step_is_completed_by_maintenance(
     monkeypatch.setattr(fill, "_KNOWN_SECONDS", 0.0)
     sent = [message.id for message in news.publish_many("news", range(4))]
     core: Any = harness.core()
-    recovery, survived = Recovery(core), False
+    agent, survived = Recovery(core), False
     for step in range(2, 200):
         name = f"s{step}"
         steps = Verbs(core, "default").put_subscription("news", name, start="beginning")
@@ -202,10 +203,10 @@ def test_a_fill_whose_process_dies_at_any_step_is_completed_by_maintenance(
         if not any(one.subscriber == name for one in news.subscriptions.list("news")):
             continue  # it died before it had stored anything
         harness.clock.advance(61)
-        recovery.work()
+        agent.work()
         assert sorted(payloads(news.claim(f"news@{name}", limit=9))) == list(range(len(sent))), step
         if survived:
             break
     assert survived
-    assert fill.pending(core.engine) == []
-    assert recovery.work() == 0
+    assert recovery.pending(core.engine) == []
+    assert agent.work() == 0

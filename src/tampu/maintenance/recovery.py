@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tampu.broker import recovery
 from tampu.broker.core import Core
 from tampu.broker.erasure import stored
 from tampu.broker.erasure.verbs import ErasureVerbs
@@ -54,7 +55,7 @@ class Recovery:
         self._looked_at = time.monotonic()
         self._revision = status.revision
         engine = self._core.engine
-        self._pending = bool(stored.pending(engine) or fill.pending(engine))
+        self._pending = bool(recovery.pending(engine))
         if self._pending and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._run, name="tampu-recovery", daemon=True)
             self._thread.start()
@@ -69,16 +70,15 @@ class Recovery:
     def work(self) -> int:
         """Go on with all on which nobody works. Returns how many."""
         engine, count = self._core.engine, 0
-        for tenant, id in stored.pending(engine):
-            document = engine.document(stored.KIND, tenant, id)
+        for kind, tenant, name in recovery.pending(engine):
+            if kind == fill.KIND and engine.now() - fill.moved_us(engine, tenant, name) >= _QUIET_US:
+                fills = _FillVerbs(self._core, tenant)
+                count += self._try(lambda: fills.go_on_filling(name))  # noqa: B023 - called at once
+            document = engine.document(stored.KIND, tenant, name) if kind == stored.KIND else None
             erasure = None if document is None else stored.read(document.value)
             if erasure is not None and engine.now() - erasure.moved_us >= _QUIET_US:
                 verbs = ErasureVerbs(self._core, tenant).by(Actor(erasure.actor))
-                count += self._try(lambda: verbs.go_on_erasing(id))  # noqa: B023 - called at once
-        for tenant, name in fill.pending(engine):
-            if engine.now() - fill.moved_us(engine, tenant, name) >= _QUIET_US:
-                fills = _FillVerbs(self._core, tenant)
-                count += self._try(lambda: fills.go_on_filling(name))  # noqa: B023 - called at once
+                count += self._try(lambda: verbs.go_on_erasing(name))  # noqa: B023 - called at once
         self._ended += count
         return count
 

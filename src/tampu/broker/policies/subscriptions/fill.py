@@ -14,7 +14,7 @@ from datetime import datetime
 
 import msgspec
 
-from tampu.broker import publish, validate
+from tampu.broker import publish, recovery, validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Read, Steps
 from tampu.broker.policies import cel, seen
@@ -30,9 +30,7 @@ from tampu.model.message import Message, State
 from tampu.model.times import instant
 
 BEGINNING = "beginning"
-_KIND = "subscription_fill"
-_PENDING = ("subscription_fill_pending", "*")
-"""Kind and tenant of the marks of fills that have not ended, named ``tenant/queue``."""
+KIND = "subscription_fill"
 _PAGE = 1000
 _KNOWN_SECONDS = 2.0
 """After this time every process that publishes knows of a new subscription."""
@@ -64,31 +62,13 @@ def beginning(tenant: str, subscription: Subscription) -> list[PutDocument]:
     if subscription.start is None:
         return []
     name = subscription.own_queue
-    kind, owner = _PENDING
-    return [
-        PutDocument(_KIND, tenant, name, msgspec.json.encode(_Fill())),
-        PutDocument(kind, owner, f"{tenant}/{name}", b"{}"),
-    ]
-
-
-def pending(engine: Engine) -> list[tuple[str, str]]:
-    """(tenant, queue of the subscription) of fills that have not ended."""
-    found = []
-    for document in engine.documents(*_PENDING):
-        tenant, _, name = document.name.partition("/")
-        found.append((tenant, name))
-    return found
+    return [PutDocument(KIND, tenant, name, msgspec.json.encode(_Fill())), recovery.marked(KIND, tenant, name)]
 
 
 def moved_us(engine: Engine, tenant: str, name: str) -> int:
     """When a process last worked on a fill; 0: none has."""
-    document = engine.document(_KIND, tenant, name)
+    document = engine.document(KIND, tenant, name)
     return 0 if document is None else _read(document.value).moved_us
-
-
-def forget(tenant: str, name: str) -> DeleteDocument:
-    """The call that removes the mark of a fill which must not go on."""
-    return DeleteDocument(*_PENDING, f"{tenant}/{name}")
 
 
 def fill(verbs: Recording, subscription: Subscription) -> Steps[None]:
@@ -96,7 +76,7 @@ def fill(verbs: Recording, subscription: Subscription) -> Steps[None]:
     tenant, name = verbs.tenant, subscription.own_queue
     target: Position | None = None
     while True:
-        document: Document | None = yield Read(lambda engine: engine.document(_KIND, tenant, name))
+        document: Document | None = yield Read(lambda engine: engine.document(KIND, tenant, name))
         if document is None or (known := _read(document.value)).done:
             return
         position = known.position
@@ -108,9 +88,9 @@ def fill(verbs: Recording, subscription: Subscription) -> Steps[None]:
         done = target is not None and all(page.position.get(part, 0) >= end for part, end in target.items())
         now: int = yield Read(lambda engine: engine.now())
         state = msgspec.json.encode(_Fill(page.position, done, now))
-        calls: list[PutDocument | DeleteDocument] = [PutDocument(_KIND, tenant, name, state, document.version)]
+        calls: list[PutDocument | DeleteDocument] = [PutDocument(KIND, tenant, name, state, document.version)]
         if done:
-            calls.append(forget(tenant, name))
+            calls.append(recovery.unmarked(KIND, tenant, name))
         settings = verbs.core.settings.get(tenant, name)
         items: list[Item] = yield Read(lambda engine: _items(engine, tenant, subscription, settings, page.transitions))  # noqa: B023 - read at once
         publishes = [publish.publish_call(tenant, name, settings, items)] if items else []

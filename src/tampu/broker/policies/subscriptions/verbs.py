@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from tampu.broker import validate
+from tampu.broker import recovery, validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Steps
 from tampu.broker.policies import cel
@@ -93,7 +93,7 @@ class SubscriptionVerbs(DefinitionVerbs):
         except NotFound:
             found = None
         if found is None or found.start is None:
-            yield fill.forget(self.tenant, name)
+            yield recovery.unmarked(fill.KIND, self.tenant, name)
         else:
             yield from fill.fill(self, found)
 
