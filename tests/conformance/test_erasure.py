@@ -125,3 +125,16 @@ def test_a_legal_hold_keeps_results_past_their_time(store: Store, harness: Harne
     harness.trim()
     store.holds.put("case-8", reason="court", queues="jobs")
     assert store.get(ids[0]).result is None, "it was removed when no hold was for it"
+
+
+def test_schedules_that_would_publish_for_the_subject_are_deleted(store: Store) -> None:
+    store.schedules.put("hers", queue="mails", payload={"to": "ada"}, labels=USER, every=3600)
+    store.schedules.put("kept", queue="court", payload={"to": "ada"}, labels=USER, every=3600)
+    store.schedules.put("his", queue="mails", payload={"to": "bob"}, labels={"user": "43"}, every=3600)
+    store.holds.put("case-7", reason="court", queues="court")
+    preview = store.erase(label=("user", "42"), dry_run=True)
+    report = store.erase(label=("user", "42"))
+    for one in (preview, report, store.erasures.get(report.id)):
+        assert (one.schedules, one.held) == (["hers"], {"case-7": ["schedule kept"]})
+    assert [one.name for one in store.schedules.list()] == ["his", "kept"]
+    assert store.erasures.check(report.id).schedules == []

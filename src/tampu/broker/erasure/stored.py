@@ -34,6 +34,8 @@ class StoredErasure(msgspec.Struct, frozen=True, omit_defaults=True):
     ended_us: int | None = None
     leased: tuple[str, ...] = ()
     held: dict[str, tuple[str, ...]] = {}
+    schedules: tuple[str, ...] = ()
+    """Names of schedules that were deleted, because their messages would be the subject's."""
 
 
 class Removed(msgspec.Struct, frozen=True, array_like=True):
@@ -81,4 +83,5 @@ def view(engine: Engine, tenant: str, document: Document) -> Erasure:
         ids=list(entries),
         leased=list(stored.leased),
         held={name: list(ids) for name, ids in stored.held.items()},
+        schedules=list(stored.schedules),
     )
