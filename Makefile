@@ -19,8 +19,8 @@ UV_COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-versio
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: $(VENV)/.run ## Show what tampu does: the demo and its server
-	@$(BIN)/tampu demo $(ARGS)
+run: $(VENV)/.run ## Show what tampu does: a queue with its console, then the lake (ARGS="--fast" or "--no-lake" for less)
+	@TAMPU_DEMO_INSTALL="tools/venv lake" $(BIN)/tampu demo $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests (ARGS="-k name" to choose)
 	@tools/servers
@@ -66,18 +66,20 @@ clean: ## Remove the environment, the caches and what was built
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	@find src tests $(wildcard bench examples) -name __pycache__ -prune -exec rm -rf {} +
 
-# run.txt is held to the versions of dev.txt, so one environment serves both.
+# run.txt and lake.txt are held to the versions of dev.txt, so one environment serves all. run.txt is small: who tries
+# tampu sees a queue first. lake.txt is what the lake needs besides, with Spark and Java.
 lock: ## Pin the newest versions of all requirements, with hashes
 	@tools/venv
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install -qq --disable-pip-version-check uv
 	@$(UV_COMPILE) pyproject.toml --group dev --extra bench --extra spark --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --extra policies --extra mcp --extra celery --extra django --extra codecs --output-file requirements/dev.txt
-	@$(UV_COMPILE) pyproject.toml --group build --extra spark --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --extra policies --extra mcp --extra codecs --constraint requirements/dev.txt --output-file requirements/run.txt
+	@$(UV_COMPILE) pyproject.toml --group build --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --extra policies --extra mcp --extra codecs --constraint requirements/dev.txt --output-file requirements/run.txt
+	@$(UV_COMPILE) pyproject.toml --extra spark --constraint requirements/dev.txt --output-file requirements/lake.txt
 	@for peers in $(PEERS); do $(UV_COMPILE) --group peers-$$peers --output-file requirements/peers-$$peers.txt; done
 
-# dev holds all that run holds.
+# dev holds all that run and lake hold.
 $(VENV)/.dev: requirements/dev.txt pyproject.toml
 	@tools/venv dev
-	@touch $(VENV)/.run $@
+	@touch $(VENV)/.run $(VENV)/.lake $@
 
 $(VENV)/.run: requirements/run.txt pyproject.toml
 	@tools/venv run

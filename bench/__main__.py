@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import callers, end_to_end, growth, held, idle, mariadb, policy, postgres, redis
+from bench import callers, end_to_end, growth, held, idle, mariadb, policy, postgres, redis, sqs
 from bench.measure import Row, show, write
 from bench.peers import embedded, side_by_side
 
@@ -24,6 +24,7 @@ PARTS = {
     "embedded_peers": ("embedded", "Beside huey, durable against durable", embedded.run),
     "growth": ("embedded", "With millions of messages around", growth.run),
     "policy": ("embedded", "Publishes in batches of 100, with and without policies, full fsync", policy.run),
+    "sqs": ("embedded", "The protocol of SQS beside the server's own verbs, batches of 10, full fsync", sqs.run),
     "postgres": ("postgres", "PostgreSQL, one client, 200-byte payloads, full fsync", postgres.run),
     "postgres_peers": ("postgres", "Others on the same PostgreSQL, no-op jobs, full fsync", side_by_side.on_postgres),
     "held": ("postgres", "PostgreSQL while a transaction is held open for ten minutes, batches of 100", held.run),

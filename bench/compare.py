@@ -94,11 +94,12 @@ def _side(tree: Path, *arguments: str) -> Found:
 
 
 @contextlib.contextmanager
-def _serving(tree: Path, url: str) -> Iterator[tuple[str, str, int]]:
+def serving(tree: Path, url: str, *options: str) -> Iterator[tuple[str, str, int]]:
     """A server of the tree: its url, its key, its process."""
     command = "from tampu.cli.main import main; main()"
+    words = ["serve", "--url", url, "--port", "0", "--log-level", "error", "--json", *options]
     process = subprocess.Popen(
-        [sys.executable, "-c", command, "serve", "--url", url, "--port", "0", "--log-level", "error", "--json"],
+        [sys.executable, "-c", command, *words],
         env=_environment(tree), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir(),
     )  # fmt: skip
     assert process.stdout is not None
@@ -110,7 +111,7 @@ def _serving(tree: Path, url: str) -> Iterator[tuple[str, str, int]]:
         process.wait(60)
 
 
-def _processor_seconds(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -118,12 +119,12 @@ def _processor_seconds(pid: int) -> float:
 def _over_http(tree: Path, url: str, part: int) -> Found:
     """Single publishes of many connections (processor time of the server), and batches of the client."""
     found: Found = {}
-    with _serving(tree, url) as (served, token, pid):
+    with serving(tree, url) as (served, token, pid):
         each = 200 // part
-        before = _processor_seconds(pid)
+        before = processor_seconds(pid)
         speed = load.run(served, load.request("/v1/queues/bench/messages", _BODY, token), _CONNECTIONS, each)
         requests = _CONNECTIONS * (each + max(1, each // 5))
-        found["publish over 32 connections"] = [1e6 / speed, (_processor_seconds(pid) - before) / requests * 1e6]
+        found["publish over 32 connections"] = [1e6 / speed, (processor_seconds(pid) - before) / requests * 1e6]
         for batch, count in _COUNTS.items():
             verbs = _side(tree, "calls", served, str(batch), str(count // part), token)
             found |= {f"{verb}, batch {batch}": times for verb, times in verbs.items()}

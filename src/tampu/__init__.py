@@ -44,8 +44,9 @@ from tampu.store_factory import open, open_async
 from tampu.worker.app import App
 from tampu.worker.current import Current, current
 from tampu.worker.exceptions import Retry, Review, Snooze, TaskFailed
+from tampu.worker.published import Published
 from tampu.worker.runner import Runner, RunnerOptions, working
-from tampu.worker.tasks import Middleware, Published, Task, TaskMessage
+from tampu.worker.tasks import Middleware, Task, TaskMessage
 
 __version__ = "0.1.0"
 

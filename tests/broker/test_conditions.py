@@ -81,7 +81,7 @@ def test_a_table_of_rules_finds_the_same_first_rule(sources: list[str], new: New
     rules = [Rule(name=str(n), when=source, actions=action) for n, source in enumerate(sources)]
     message = draft(new)
     view = View(message)
-    candidates = [one for find in Program(rules).entries for one in find(view)]
+    candidates = [one for find, _ in Program(rules).entries for one in find(view)]
     found = [rule for rule, sure in candidates if sure or by_cel(rule.when, message)]
     assert found == [rule for rule in rules if by_cel(rule.when, message)]
     assert all(by_cel(rule.when, message) for rule, sure in candidates if sure)

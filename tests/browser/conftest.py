@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import tampu
+from tests.browser import scene
 from tests.servers.http import Server
 from tests.servers.ports import free_port
 
@@ -19,6 +22,8 @@ _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+_AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +51,69 @@ def store(server: Server) -> Iterator[tampu.Store]:
         yield queue
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """Fails the test when a script breaks, or the page breaks its own policy."""
-    context = browser.new_context(viewport={"width": 1200, "height": 800}, timezone_id="UTC", locale="en-GB")
-    context.set_default_timeout(_PATIENCE_MS)
-    made = context.new_page()
-    wrong: list[str] = []
-    made.on("pageerror", lambda error: wrong.append(str(error)))
-    made.on(
-        "console", lambda message: wrong.append(message.text) if "Content Security Policy" in message.text else None
-    )
-    made.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that a shop has used for an hour; the tests of a module share it."""
+    folder = tmp_path_factory.mktemp("shop")
+    scene.fill(str(folder / "jobs.db"))
+    made = Server(url=str(folder / "jobs.db"), key_file=folder / "admin.key", port=free_port())
     yield made
-    context.close()
+    made.stop()
+
+
+@pytest.fixture
+def new_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Makes pages that fail the test when a script breaks, or the page breaks its own policy."""
+    wrong: list[str] = []
+    contexts = []
+
+    def make(**options: Any) -> Page:
+        given = {"viewport": {"width": 1280, "height": 800}, "timezone_id": "UTC", "locale": "en-GB", **options}
+        context = browser.new_context(**given)
+        contexts.append(context)
+        context.set_default_timeout(_PATIENCE_MS)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
+        page.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
     assert wrong == []
+
+
+@pytest.fixture
+def page(new_page: Callable[..., Page]) -> Page:
+    return new_page()
+
+
+def sign_in(page: Page, server: Server, token: str | None = None) -> None:
+    page.goto(server.url)
+    page.get_by_label("Key").fill(token or server.token)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Overview", exact=True)).to_be_visible()
+
+
+def live(page: Page) -> None:
+    expect(page.locator("#live")).to_have_text("live")
+
+
+def faults(page: Page, *, contrast_only: bool = False) -> list[str]:
+    """What axe finds wrong with a page: serious and critical faults."""
+    page.evaluate(_AXE)
+    only = {"runOnly": ["color-contrast"]} if contrast_only else {"resultTypes": ["violations"]}
+    found = page.evaluate("(options) => axe.run(document, options)", only)
+    return [
+        f"{one['id']}: {one['help']}: {node['html'][:150]} {node.get('failureSummary', '')[:200]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"][:3]
+    ]
+
+
+def picture(page: Page, name: str) -> None:
+    """Write a picture for the documents, if TAMPU_PICTURES is set."""
+    if os.environ.get("TAMPU_PICTURES"):
+        page.screenshot(path=str(PICTURES / f"{name}.png"))

@@ -35,7 +35,7 @@ def test_cancel_ends_what_waits_and_dry_run_only_tells(command: Command) -> None
     assert (tried["dry_run"], tried["outcomes"][0]["state"]) == (True, "cancelled")
     assert command.fingerprint() == before
     assert command.ok("cancel", id)["outcomes"][0]["state"] == "cancelled"
-    assert command.ok("stats", "q")["queues"][0]["cancelled"] == 1
+    assert command.ok("stats", "q")["queues"][0]["counts"]["cancelled"] == 1
 
 
 def test_cancel_of_a_leased_message_asks_its_worker(command: Command) -> None:
@@ -73,13 +73,13 @@ def test_replay_previews_then_replays(command: Command) -> None:
     assert (done["replayed"], done["ids"]) == (1, [ids[1]])
     assert command.ok("replay", "q", ids[0])["replayed"] == 1
     assert command.ok("replay", "q", "--all", "--limit", "5")["replayed"] == 1
-    assert command.ok("stats", "q")["queues"][0]["ready"] == 3
+    assert command.ok("stats", "q")["queues"][0]["counts"]["ready"] == 3
 
 
 def test_replay_of_many_goes_in_steps(command: Command) -> None:
     command.dead("q", 1200)
     assert command("replay", "q", "--all").out == "1,200 messages of q replayed\n"
-    assert command.ok("stats", "q")["queues"][0]["ready"] == 1200
+    assert command.ok("stats", "q")["queues"][0]["counts"]["ready"] == 1200
 
 
 def test_replay_tells_which_ids_failed(command: Command) -> None:
@@ -103,7 +103,7 @@ def test_purge_removes_ended_messages_without_asking(command: Command) -> None:
     assert command.ok("purge", "q", "--state", "dead", "--dry-run")["would_remove"] == 3
     assert command.fingerprint() == before
     assert command.ok("purge", "q", "--state", "dead", "--state", "done")["removed"] == 3
-    assert command.ok("stats", "q")["queues"][0]["dead"] == 0
+    assert command.ok("stats", "q")["queues"][0]["counts"]["dead"] == 0
 
 
 def test_purge_of_waiting_messages_needs_yes(command: Command) -> None:
@@ -122,7 +122,7 @@ def test_purge_asks_on_a_terminal(command: Command, monkeypatch: pytest.MonkeyPa
     said = command("purge", "q", "--state", "ready", input=answer)
     assert "permanently remove 1 waiting messages of q" in said.err
     assert said.code == (130 if left else 0)
-    assert command.ok("stats", "q")["queues"][0]["ready"] == left
+    assert command.ok("stats", "q")["queues"][0]["counts"]["ready"] == left
 
 
 def test_leased_messages_cannot_be_purged(command: Command) -> None:
@@ -154,7 +154,7 @@ def test_remove_says_what_is_in_the_queue_and_removes_it_when_confirmed(command:
     unsure = command("--json", "remove", "q")
     assert (unsure.code, unsure.error["field"]) == (2, "yes")
     assert "2 messages (2 dead)" in unsure.error["message"]
-    assert command.ok("stats", "q")["queues"][0]["dead"] == 2
+    assert command.ok("stats", "q")["queues"][0]["counts"]["dead"] == 2
     assert command.ok("remove", "q", "--yes") == {"queue": "q", "dry_run": False, "removed": 2, "would_remove": 0}
     assert [row["queue"] for row in command.ok("queues")["queues"]] == ["other"]
     assert command("remove", "q", "--yes").code == 3

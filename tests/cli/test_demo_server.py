@@ -21,6 +21,7 @@ import structlog
 import urllib3
 
 import tampu
+from tampu.cli.demo import lake
 from tests.cli.run_command import Command
 from tests.conformance.harness import until
 from tests.servers.ports import free_port
@@ -186,3 +187,21 @@ def test_a_lost_admin_key_is_reported(command: Command, monkeypatch: pytest.Monk
     Path(".tampu-demo/tampu-demo.db.key").unlink()
     refused = command("demo", "--fast", "--no-lake", "--serve", "--json")
     assert "--no-serve" in refused.error["hint"]
+
+
+def test_the_second_act_installs_what_the_lake_needs_and_says_how_much(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake, "possible", lambda: Path("installed").exists())
+    monkeypatch.setattr(lake, "run", lambda _: {"lake": "tampu-demo.lake"})
+    monkeypatch.setenv("TAMPU_DEMO_INSTALL", "touch installed")
+    seen = command("demo", "--fast", "--lake")
+    assert seen.code == 0, seen
+    assert "about 640 MB, downloaded once" in seen.out
+    assert Path("installed").exists()
+    assert "640 MB" not in command("demo", "--fast", "--lake").out, "not again"
+    Path("installed").unlink()
+    monkeypatch.setenv("TAMPU_DEMO_INSTALL", "false")
+    refused = command("demo", "--fast", "--lake", "--json")
+    assert (refused.code, refused.error["code"]) == (5, "unavailable")
+    assert "--no-lake" in refused.error["hint"]

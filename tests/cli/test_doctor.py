@@ -14,7 +14,7 @@ def test_a_sound_store_is_exit_0(command: Command) -> None:
     found = command.ok("doctor")
     assert found["level"] in ("ok", "warn")
     assert found["store"] == "jobs.db"
-    assert {"folder", "schema", "durability", "file", "indexes", "clock"} <= {f["what"] for f in found["findings"]}
+    assert {"folder", "schema", "durability", "file", "indexes", "clock"} <= {f["what"] for f in found["checks"]}
     human = command("doctor")
     assert human.code == 0
     assert "no damage found" in human.out
@@ -33,7 +33,7 @@ def test_it_points_at_dead_letters_and_shut_queues(command: Command) -> None:
 def test_a_missing_file_is_reported_and_not_made(command: Command) -> None:
     answer = command("--json", "doctor")
     assert (answer.code, answer.document["level"]) == (1, "bad")
-    assert "does not exist" in answer.document["findings"][-1]["detail"]
+    assert "does not exist" in answer.document["checks"][-1]["note"]
     assert list(command.path.parent.iterdir()) == []
 
 
@@ -48,7 +48,7 @@ def test_a_foreign_file_is_reported_and_left(command: Command, content: bytes) -
     command.path.write_bytes(content)
     answer = command("--json", "doctor")
     assert answer.code == 1
-    assert "foreign_file" in answer.document["findings"][-1]["detail"]
+    assert "foreign_file" in answer.document["checks"][-1]["note"]
     assert command.path.read_bytes() == content
 
 
@@ -68,7 +68,7 @@ def test_a_damaged_file_is_reported(command: Command) -> None:
     command.path.write_bytes(whole[:4096] + random.Random(1).randbytes(4096 * 10) + whole[4096 * 11 :])
     answer = command("--json", "doctor")
     assert (answer.code, answer.document["level"]) == (1, "bad")
-    assert "damaged" in str(answer.document["findings"])
+    assert "damaged" in str(answer.document["checks"])
 
 
 def test_a_cut_file_is_reported(command: Command) -> None:

@@ -44,7 +44,7 @@ def test_a_parked_follower_is_listed_and_resumed(command: Command) -> None:
 
 def test_a_follower_is_removed(command: Command) -> None:
     park(command)
-    assert command.ok("followers", "remove", "refusing") == {"name": "refusing", "removed": True}
+    assert command.ok("followers", "remove", "refusing") == {"name": "refusing", "deleted": True}
     assert command.ok("followers", "list") == {"followers": []}
     for verb in ("remove", "resume"):
         failed = command("followers", verb, "refusing")

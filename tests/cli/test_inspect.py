@@ -116,9 +116,9 @@ def test_stats_counts_by_state(command: Command) -> None:
     command.ok("publish", "a", "1")
     command.ok("publish", "b", "1", "--delay", "1h")
     rows = {row["queue"]: row for row in command.ok("stats")["queues"]}
-    assert (rows["a"]["ready"], rows["a"]["dead"], rows["a"]["depth"]) == (1, 2, 1)
-    assert rows["a"]["oldest_ready_seconds"] >= 0
-    assert (rows["b"]["delayed"], rows["b"]["oldest_ready_seconds"]) == (1, None)
+    assert (rows["a"]["counts"]["ready"], rows["a"]["counts"]["dead"], rows["a"]["depth"]) == (1, 2, 1)
+    assert rows["a"]["oldest_ready_age"] >= 0
+    assert (rows["b"]["counts"]["delayed"], rows["b"]["oldest_ready_age"]) == (1, None)
     human = command("stats", "a").out
     assert "oldest" in human
     assert " b " not in human
@@ -127,7 +127,7 @@ def test_stats_counts_by_state(command: Command) -> None:
 def test_stats_watch_looks_again(command: Command) -> None:
     command.ok("publish", "q", "1")
     answer = command("--json", "stats", "--watch", "--times", "3", "--interval", "50ms")
-    assert [json.loads(line)["queues"][0]["ready"] for line in answer.out.splitlines()] == [1, 1, 1]
+    assert [json.loads(line)["queues"][0]["counts"]["ready"] for line in answer.out.splitlines()] == [1, 1, 1]
     assert "ready" in command("stats", "--watch", "--times", "1").out
 
 

@@ -186,7 +186,7 @@ def test_a_stream_is_published_as_it_arrives(command: Command) -> None:
         process.stdin.write("2\n")
         process.stdin.close()
         assert process.wait(60) == 0
-    assert command.ok("stats", "q")["queues"][0]["ready"] == 2
+    assert command.ok("stats", "q")["queues"][0]["counts"]["ready"] == 2
 
 
 def complete(words: str) -> str:

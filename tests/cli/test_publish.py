@@ -92,7 +92,7 @@ def test_tenants_do_not_see_each_other(command: Command, monkeypatch: pytest.Mon
 def test_url_may_stand_before_or_after_the_command(command: Command) -> None:
     assert command("--url", "a.db", "publish", "q", "1").code == 0
     assert command("publish", "q", "1", "--url", "sqlite:///a.db").code == 0
-    assert command.ok("stats", "--url", "a.db")["queues"][0]["ready"] == 2
+    assert command.ok("stats", "--url", "a.db")["queues"][0]["counts"]["ready"] == 2
     assert not command.path.exists()
 
 
@@ -104,7 +104,7 @@ def test_a_full_or_closed_queue_refuses_with_exit_1(command: Command) -> None:
     command.ok("drain", "q")
     closed = command("--json", "publish", "q", "2")
     assert (closed.code, closed.error["code"]) == (1, "queue_closed")
-    assert command.ok("stats", "q")["queues"][0]["ready"] == 1
+    assert command.ok("stats", "q")["queues"][0]["counts"]["ready"] == 1
 
 
 def test_json_document_has_all_fields(command: Command) -> None:

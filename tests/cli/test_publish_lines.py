@@ -74,7 +74,7 @@ def test_a_broken_line_of_a_stream_says_how_much_was_stored(command: Command, mo
     monkeypatch.setattr(publish_lines, "BATCH", 2)
     answer = command("--json", "publish", "q", "-", "--lines", input="1\n2\n3\n4\n5\n{\n")
     assert answer.code == 2
-    stored = command.ok("stats", "q")["queues"][0]["ready"]
+    stored = command.ok("stats", "q")["queues"][0]["counts"]["ready"]
     assert stored <= 5
     assert (
         f"line 6: the payload is not JSON: it is incomplete; {stored} messages were published before"
@@ -88,7 +88,7 @@ def test_a_refused_batch_is_reported_with_its_lines(command: Command) -> None:
     answer = command("--json", "publish", "q", "--lines", "--file", "in.jsonl")
     assert (answer.code, answer.error["code"]) == (2, "payload_too_large")
     assert "line 1001:" in answer.error["message"]
-    assert command.ok("stats", "q")["queues"][0]["ready"] == 1000
+    assert command.ok("stats", "q")["queues"][0]["counts"]["ready"] == 1000
 
 
 @pytest.mark.parametrize("options", [["--key", "k"], ["--id", "x"], ["--idempotency-key", "i"], ["[1]"]])

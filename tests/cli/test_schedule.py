@@ -13,9 +13,9 @@ def test_add_makes_a_schedule_and_tells_when_it_fires(command: Command) -> None:
         "Europe/Rome", "--type", "report.make", "--missed", "all(3)", "--jitter", "5m", "--limit", "9", "--label",
         "team=a", "--end", "2199-01-01T00:00:00Z",
     )  # fmt: skip
-    assert (made["name"], made["queue"], made["payload"]) == ("nightly", "reports", {"kind": "daily"})
+    assert (made["name"], made["queue"], made["message"]["payload"]) == ("nightly", "reports", {"kind": "daily"})
     assert (made["cron"], made["tz"], made["missed"], made["jitter"]) == ("30 3 * * *", "Europe/Rome", "all(3)", 300)
-    assert (made["status"], made["fired"], made["limit"], made["labels"]) == ("active", 0, 9, {"team": "a"})
+    assert (made["status"], made["fired"], made["limit"], made["message"]["labels"]) == ("active", 0, 9, {"team": "a"})
     assert datetime.fromisoformat(made["next"]) > datetime.now(UTC)
     with command.queue() as store:
         assert store.schedules.get("nightly").payload == {"kind": "daily"}
@@ -24,9 +24,9 @@ def test_add_makes_a_schedule_and_tells_when_it_fires(command: Command) -> None:
 def test_add_again_changes_it(command: Command) -> None:
     command.ok(*ADD, "1", "--every", "1h")
     changed = command.ok(*ADD, "--text", "two", "--every", "90s", "--paused")
-    assert (changed["payload"], changed["every"], changed["status"]) == ("two", 90, "paused")
+    assert (changed["message"]["payload"], changed["every"], changed["status"]) == ("two", 90, "paused")
     assert command.ok(*ADD, "--every", "90s")["status"] == "paused"
-    assert command.ok(*ADD, "--every", "90s", "--active")["payload"] is None
+    assert command.ok(*ADD, "--every", "90s", "--active")["message"]["payload"] is None
 
 
 def test_list_and_show(command: Command) -> None:

@@ -18,7 +18,7 @@ def shell(words: str) -> subprocess.CompletedProcess[str]:
 def test_a_message_is_published_without_an_output(command: Command) -> None:
     answer = shell("publish q 1 >&-")
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert command.ok("stats", "q")["queues"][0]["ready"] == 1
+    assert command.ok("stats", "q")["queues"][0]["counts"]["ready"] == 1
 
 
 def test_without_an_input_there_is_nothing_to_read(command: Command) -> None:

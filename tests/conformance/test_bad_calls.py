@@ -60,7 +60,7 @@ def test_bad_details_of_a_settle_leave_the_lease(store: Store, refused: Refusals
         lambda: store.nack(leased, traceback=5),  # type: ignore[arg-type]  # bad on purpose
         lambda: store.nack(leased, delay=-1),
         lambda: store.nack(leased, delay=float("nan")),
-        lambda: store.nack(leased, delay="5"),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.nack(leased, delay="soon"),
         lambda: store.reject(leased, reason=""),
         lambda: store.reject(leased, reason=5),  # type: ignore[arg-type]  # bad on purpose
         lambda: store.reject(leased, reason="x" * 129),
@@ -72,7 +72,7 @@ def test_bad_details_of_a_settle_leave_the_lease(store: Store, refused: Refusals
         lambda: store.extend(leased, 0),
         lambda: store.extend(leased, -1),
         lambda: store.extend(leased, float("inf")),
-        lambda: store.extend(leased, "60"),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.extend(leased, "soon"),
         lambda: store.settle([Nack(leased), Nack(leased, delay=-1)]),
     ):
         refused(store, "invalid_message", call)

@@ -17,7 +17,25 @@ NAN, INF = float("nan"), float("inf")
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - naive on purpose
 BAD_NAMES = ["", "a/b", "a b", "x" * 129, "größe", "a\n", "-a", ".a", "*", None, 3, b"emails", ["emails", 1], "a\x00"]
 HUGE = 1.7e308
-BAD_DURATIONS = [-1, -0.5, -HUGE, HUGE, NAN, INF, "5", True, timedelta(seconds=-1), 101 * 366 * 86_400, [], 10**400]
+BAD_DURATIONS = [
+    -1,
+    -0.5,
+    -HUGE,
+    HUGE,
+    NAN,
+    INF,
+    "soon",
+    "-5",
+    "5 m",
+    "",
+    "9" * 400,
+    "9" * 400 + "d",
+    True,
+    timedelta(seconds=-1),
+    101 * 366 * 86_400,
+    [],
+    10**400,
+]
 DEEP: Any = []
 for _ in range(100_000):
     DEEP = [DEEP]
@@ -156,7 +174,7 @@ def test_bad_options_of_claim_are_refused(filled: Store, refused: Refusals) -> N
     bad: dict[str, list[Any]] = {
         "limit": [0, -1, 10_001, 1.0, True, "1", None],
         "worker": ["", 3, "x" * 257, "\ud800"],
-        "wait": ["1", -1, -HUGE, HUGE, NAN, INF, None],
+        "wait": ["soon", -1, -HUGE, HUGE, NAN, INF, None],
         "lease": [0, *BAD_DURATIONS],
     }
     for name, value in [(name, value) for name, values in bad.items() for value in values]:

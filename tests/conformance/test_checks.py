@@ -39,8 +39,8 @@ def _steady(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
 
 def _by_command(url: str, tenant: str, folder: Path) -> list[tuple[str, str, str]]:
     report = Command(folder / "none.db").ok("doctor", "--url", url, "--tenant", tenant)
-    assert report["level"] == max((one["level"] for one in report["findings"]), key=("ok", "warn", "bad").index)
-    return [(one["what"], one["level"], one["detail"]) for one in report["findings"]]
+    assert report["level"] == max((one["level"] for one in report["checks"]), key=("ok", "warn", "bad").index)
+    return [(one["what"], one["level"], one["note"]) for one in report["checks"]]
 
 
 def test_check_reports_queues_and_journal_readers(store: Store, harness: Harness) -> None:

@@ -71,6 +71,9 @@ BACKOFFS: list[tuple[object, tampu.Backoff]] = [
     ("exponential", tampu.Backoff()),
     ([1, timedelta(seconds=2)], tampu.Backoff(kind="list", delays=(1.0, 2.0), jitter="none")),
     (5, tampu.Backoff(kind="fixed", base=5, jitter="none")),
+    ("5m", tampu.Backoff(kind="fixed", base=300, jitter="none")),
+    (["1s", 5, "1h"], tampu.Backoff(kind="list", delays=(1.0, 5.0, 3600.0), jitter="none")),
+    ({"base": "1s", "cap": "5m"}, tampu.Backoff(base=1, cap=300)),
     ({"kind": "linear", "base": 2}, tampu.Backoff(kind="linear", base=2)),
     (tampu.exponential(timedelta(seconds=1), cap=60, jitter="full"), tampu.Backoff(cap=60, jitter="full")),
 ]
@@ -84,13 +87,13 @@ def test_backoff_is_accepted_in_every_form(store: Store) -> None:
 
 BAD: list[dict[str, object]] = [
     {"no_such": 1}, {"max_attempts": 0}, {"max_attempts": 1.5}, {"max_attempts": "3"}, {"max_attempts": True},
-    {"max_attempts": 1001}, {"lease": 0}, {"lease": -1}, {"lease": float("nan")}, {"lease": "30"},
+    {"max_attempts": 1001}, {"lease": 0}, {"lease": -1}, {"lease": float("nan")}, {"lease": "soon"},
     {"ttl": float("inf")}, {"ttl": 200 * 366 * 86_400}, {"ordering": "random"}, {"ordering": 3},
     {"ordering": int}, {"status": "sleeping"}, {"status": ["open"]}, {"rate": float("nan")}, {"rate": -1},
     {"rate": float("inf")}, {"rate": "fast"}, {"burst": 1.5}, {"max_depth": -1}, {"max_in_flight": []},
     {"max_payload": 0}, {"max_payload": 2**40}, {"group_order": 1}, {"group_order": "yes"}, {"backoff": []},
     {"backoff": "random"}, {"backoff": {"kind": "linear", "base": -1}}, {"backoff": {"base": float("nan")}},
-    {"backoff": [1, float("inf")]}, {"backoff": [1, "2"]}, {"backoff": int}, {"backoff": True},
+    {"backoff": [1, float("inf")]}, {"backoff": [1, "soon"]}, {"backoff": int}, {"backoff": True},
     {"backoff": {"jitter": "some"}}, {"backoff": {"delays": 3}}, {"max_attempts": 3, "lease": -1},
 ]  # fmt: skip
 
@@ -104,7 +107,7 @@ def test_a_bad_setting_is_refused_and_changes_nothing(store: Store, refused: Ref
 
 def test_a_bad_backoff_helper_is_refused() -> None:
     for make in (tampu.fixed, tampu.linear, tampu.exponential):
-        for base in (-1, float("nan"), "1", None):
+        for base in (-1, float("nan"), "soon", None):
             with pytest.raises(InvalidConfig):
                 make(base)  # type: ignore[arg-type]  # bad on purpose
         with pytest.raises(InvalidConfig):

@@ -57,6 +57,38 @@ def test_the_same_publish_again_reaches_nobody_twice(news: Store) -> None:
     assert payloads(news.claim("news@billing", limit=9)) == [1]
 
 
+def test_a_large_batch_reaches_each_subscription_whole_and_in_order(news: Store) -> None:
+    for name in "abcd":
+        news.subscriptions.put("news", name)
+    news.queues.put("news@d", max_attempts=7)
+    sent = news.publish_many("news", range(300))
+    assert [message.payload for message in sent] == list(range(300))
+    last = news.get(sent[-1].id)
+    assert (last.state, last.payload, last.ended_at) == ("done", 299, sent[-1].ended_at)
+    assert last.ended_at is not None
+    ids = {message.id for message in sent}
+    for name in ("all", *"abcd"):
+        leases = news.claim(f"news@{name}", limit=400)
+        assert payloads(leases) == list(range(300))
+        assert {lease.message.max_attempts for lease in leases} == {7 if name == "d" else 2}
+        assert news.get(leases[-1].id).payload == 299
+        assert news.claim(f"news@{name}") == []
+        ids.update(lease.id for lease in leases)
+    assert len(ids) == 6 * 300
+    assert counts(news, "news") == {"done": 300}
+    assert news.claim("news@billing") == []
+
+
+def test_a_full_subscription_refuses_the_whole_batch(news: Store) -> None:
+    news.subscriptions.put("news", "small")
+    news.queues.put("news@small", max_depth=3)
+    news.publish_many("news", [1, 2])
+    with pytest.raises(tampu.QueueFull):
+        news.publish_many("news", [3, 4])
+    assert payloads(news.claim("news@all", limit=9)) == payloads(news.claim("news@small", limit=9)) == [1, 2]
+    assert counts(news, "news") == {"done": 2}
+
+
 def test_subscriptions_come_and_go_while_it_runs(news: Store) -> None:
     news.publish("news", 1)
     assert news.subscriptions.put("news", "late").own_queue == "news@late"

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tampu import NewMessage, State
+from tampu import Nack, NewMessage, Release, State
 from tampu.broker.store import Store
 from tests.conformance.harness import Harness, counts, payloads, verbs
 
@@ -21,6 +21,30 @@ def test_delayed_work_is_ready_when_due_and_not_before(store: Store, harness: Ha
     assert store.get(message.id).state is State.READY
     assert store.get(message.id).run_at is None
     assert verbs(store, message.id) == ["publish", "promote"]
+
+
+def test_durations_may_be_texts_with_units_as_in_the_command(store: Store, harness: Harness) -> None:
+    store.queues.put("emails", retention="2h", backoff="5m")
+    assert store.queues.get("emails").retention == 7200
+    published = [
+        store.publish("emails", 1, delay="1m30s", ttl="1h"),
+        *store.publish_many("emails", [NewMessage(1, delay="90"), NewMessage(1, delay=timedelta(seconds=90))]),
+    ]
+    assert {message.run_us for message in published} == {harness.clock.now() + 90_000_000}
+    assert published[0].expires_us == harness.clock.now() + 3600_000_000
+    harness.clock.advance("90s")
+    first, second, third = store.claim("emails", limit=3, lease="10m", wait="0s")
+    now = harness.clock.time
+    assert first.until - now == timedelta(minutes=10)
+    extended = store.extend(first, "1h")
+    assert extended is not None
+    assert extended.until - now == timedelta(hours=1)
+    store.settle([Nack(first, "x"), Nack(second, "x", "2m"), Release(third, "3m")])
+    waits = [(store.get(lease.id).run_at or now) - now for lease in (first, second, third)]
+    assert waits == [timedelta(minutes=5), timedelta(minutes=2), timedelta(minutes=3)]
+    made = store.schedules.put("nightly", queue="emails", every="1d", jitter="10m", delay="5s", ttl="1w")
+    assert (made.every, made.jitter) == (timedelta(days=1), timedelta(minutes=10))
+    assert [made.message.delay, made.message.ttl] == [timedelta(seconds=5), timedelta(weeks=1)]
 
 
 def test_more_due_work_than_one_step_all_comes(store: Store, harness: Harness) -> None:

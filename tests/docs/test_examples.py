@@ -1,21 +1,28 @@
 """Runs the examples of README.md and docs/, so that what the documents show is true.
 
-The blocks of one document run in order, in one empty working directory: `python` blocks share a namespace, and of
-`console` blocks each line that starts with `$ ` is a command that must exit with 0, or with N if it ends in `# exit N`.
+The blocks of one document run in the order in which a reader types them, in one empty working directory. `python`
+blocks share a namespace; one that begins with `# name.py` is saved under that name instead. Of `console` blocks each
+line that starts with `$ ` is a command that must exit with 0, or with N if it ends in `# exit N`. One that ends in `&`
+is in another terminal: it goes on, after it has said something, until Ctrl-C at the end, and must not fail then.
 A block below `<!-- not run: the reason -->` is left out. Printed output is shown to the reader, not compared.
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.servers.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_SECONDS = 120
@@ -24,6 +31,7 @@ FENCE = re.compile(r"^(?P<indent>\s*)(?P<ticks>`{3,})\s*(?P<language>[\w+-]*)")
 NOT_RUN = re.compile(r"^\s*<!-- not run: \S.*-->\s*$")
 EXPECTED_EXIT = re.compile(r"#\s*exit (\d+)\s*$")
 # These would never be run, and nobody would notice.
+FILE = re.compile(r"# (\w+\.py)\n")
 MISSPELLED = {"py": "python", "python3": "python", "pycon": "python"} | dict.fromkeys(
     ("bash", "sh", "shell", "shell-session", "zsh"), "console"
 )
@@ -87,9 +95,46 @@ def run_python(document: Path, block: Block, namespace: dict[str, object]) -> No
         raise ExampleFailed(f"{document}:{block.line}: this python block raised {error!r}") from error
 
 
-def run_console(document: Path, block: Block) -> None:
+class Terminal:
+    """Another terminal, in which a command goes on."""
+
+    def __init__(self, where: str, command: str, env: dict[str, str]) -> None:
+        self._where = where
+        self._output = Path(f"terminal-{line_of(where)}.out")
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"], env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        until = time.monotonic() + COMMAND_SECONDS
+        while not self._output.stat().st_size:  # a reader waits for it too
+            if self._process.poll() is not None or time.monotonic() > until:
+                raise ExampleFailed(f"{where}: it says nothing: {command}")
+            time.sleep(0.05)  # noqa: TID251 - another process, which has no other sign
+
+    def end(self) -> None:
+        """Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            code = self._process.wait(COMMAND_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise ExampleFailed(f"{self._where}: it does not stop") from None
+        if code not in (0, 130):  # 130: it was still starting
+            raise ExampleFailed(f"{self._where}: exit {code} at Ctrl-C\n{self._output.read_text()}")
+
+
+def line_of(where: str) -> str:
+    return where.rpartition(":")[2]
+
+
+def run_console(document: Path, block: Block, ends: contextlib.ExitStack) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for line, command in commands(block):
+        if command.endswith(" &"):
+            env = os.environ | {"PATH": path, "TAMPU_PORT": str(free_port())}
+            ends.callback(Terminal(f"{document}:{line}", command.removesuffix(" &"), env).end)
+            continue
         stated = EXPECTED_EXIT.search(command)
         expected = int(stated[1]) if stated else 0
         try:
@@ -117,11 +162,14 @@ def run_document(document: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch)
     # A real module, because annotations of structs are looked up in sys.modules.
     module = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
-    for block in blocks_to_run(document):
-        if block.language == "python":
-            run_python(document, block, module.__dict__)
-        else:
-            run_console(document, block)
+    with contextlib.ExitStack() as ends:
+        for block in blocks_to_run(document):
+            if block.language == "console":
+                run_console(document, block, ends)
+            elif named := FILE.match(block.text):
+                Path(named[1]).write_text(block.text)
+            else:
+                run_python(document, block, module.__dict__)
 
 
 def documents() -> Iterator[Path]:
@@ -151,6 +199,8 @@ def test_examples_of_a_document_run(document: Path, tmp_path: Path, monkeypatch:
         ("```console\n$ true\n$ exit 4\n```\n", r":3: exit 4 instead of 0"),
         ("```console\n$ true  # exit 3\n```\n", r":2: exit 0 instead of 3"),
         ("```console\n$ false | true\n```\n", r":2: exit 1 instead of 0"),
+        ("```console\n$ true &\n```\n", r":2: it says nothing"),
+        ("```console\n$ sh -c 'trap \"exit 7\" INT; echo up; while :; do :; done' &\n```\n", r":2: exit 7 at Ctrl-C"),
         ("```bash\ntrue\n```\n", r":1: write ```console"),
         ("```python\nx = 1\n", r":1: this block is never closed"),
     ],
@@ -174,6 +224,20 @@ def test_blocks_share_a_directory_and_a_namespace(tmp_path: Path, monkeypatch: p
     )
     run_document(document, tmp_path, monkeypatch)
     assert (tmp_path / "seen").read_text() == "by python"
+
+
+def test_a_block_with_a_name_is_saved_and_another_terminal_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = tmp_path / "page.md"
+    document.write_text(
+        "```python\n# greet.py\nprint('hi')\n```\n\n"
+        "```console\n$ sh -c 'trap \"echo bye; exit 0\" INT; echo up; while :; do :; done' &\n"
+        "$ python greet.py > seen\n```\n"
+    )
+    run_document(document, tmp_path, monkeypatch)
+    assert (tmp_path / "seen").read_text() == "hi\n"
+    assert (tmp_path / "terminal-7.out").read_text() == "up\nbye\n"
 
 
 def test_block_with_a_reason_is_left_out(tmp_path: Path) -> None:

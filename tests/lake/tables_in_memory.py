@@ -88,15 +88,16 @@ class Keeping:
                              "silver.messages")
             )  # fmt: skip
             minutes = queues.queue_minutes(spark, counts, deliveries, stays, waiting, whole, max(at)).localCheckpoint()
+            ends = facts.ends(spark, messages.selectExpr("*", "'one' AS _file"), frame("_facts.ends", []), objectives)
             found = {
                 "gold.queue_minutes": minutes,
                 "gold.queue_hours": queues.queue_hours(spark, minutes, deliveries),
                 "gold.queue_days": queues.queue_days(spark, minutes, deliveries),
                 "gold.failures": days.failures(spark, failures),
-                "gold.tenant_days": days.tenant_days(spark, counts, deliveries, messages),
+                "gold.tenant_days": days.tenant_days(spark, counts, deliveries, ends),
                 "gold.workers": days.workers(spark, deliveries),
-                "gold.tasks": days.tasks(spark, deliveries, messages),
-                "gold.slo": days.slo(spark, messages, objectives),
+                "gold.tasks": days.tasks(spark, deliveries, ends),
+                "gold.slo": days.slo(spark, ends, objectives),
             }
             return {name: collected(name, rows) for name, rows in found.items()}
 

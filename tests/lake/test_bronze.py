@@ -68,6 +68,7 @@ def test_an_ended_message_comes_with_payload_result_and_error(q: tampu.Store, ur
     one, two = ended(url, q.journal().latest)
     assert (one["id"], one["state"], one["payload"], one["result"]) == (done.id, "done", b'{"n":1}', '{"ok":true}')
     assert (one["type"], one["labels"], one["correlation_id"], one["missing"]) == ("job.do", [("a", "b")], "c", False)
+    assert [(r["payload_bytes"], r["result_bytes"]) for r in (one, two)] == [(7, 11), (3, None)]
     assert (two["id"], two["state"], two["reason"], two["last_error"]) == (
         dead.id,
         "dead",
@@ -82,7 +83,7 @@ def test_what_was_removed_before_is_marked_missing(q: tampu.Store, url: str) -> 
     q.ack(q.claim("jobs")[0])
     q.purge("jobs", state="done")
     (row,) = ended(url, q.journal().latest)
-    assert (row["missing"], row["payload"], row["state"]) == (True, None, "done")
+    assert (row["missing"], row["payload"], row["payload_bytes"], row["state"]) == (True, None, None, "done")
 
 
 def test_each_end_of_a_replayed_message_is_a_row_of_its_own(q: tampu.Store, url: str) -> None:

@@ -135,7 +135,9 @@ def test_objective_of_a_queue_goes_before_the_general_one(spark: SparkSession) -
         Objective(queue="*", objective="success", target=1.0),
     ]
     with jobs.configured(spark, 0):
-        rows = collected("gold.slo", days.slo(spark, frame("silver.messages", messages), given))
+        named = frame("silver.messages", messages).selectExpr("*", "'one' AS _file")
+        ends = facts.ends(spark, named, frame("_facts.ends", []), given)
+        rows = collected("gold.slo", days.slo(spark, ends, given))
     found = {(r["queue"], r["objective"]): r for r in rows}
     assert len(found) == 6
     emails = found["emails", "latency"]

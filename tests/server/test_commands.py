@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -16,7 +17,7 @@ import pytest
 
 import tampu
 from tampu.cli.commands.serve.server import serve
-from tampu.server.settings import ServerSettings, load
+from tampu.server.settings import DURATIONS, ServerSettings, load
 from tests.cli.run_command import Command
 from tests.conformance.harness import until
 from tests.server.web import Web
@@ -76,14 +77,17 @@ def test_keys_are_made_listed_rotated_and_revoked_on_the_store(tmp_path: Path, m
     created = command.ok("keys", "create", "shop", "--grant", "publish,view:orders.*")
     id = created["key"]["id"]
     assert created["token"].startswith(f"tampu_{id}_")
-    (listed,) = command.ok("keys", "list")
+    (listed,) = command.ok("keys", "list")["keys"]
     assert (listed["name"], listed["tenant"]) == ("shop", "default")
     assert "shop" in command("keys", "list").out
     assert command.ok("keys", "rotate", f"tampu_{id}")["token"] != created["token"]
     assert command("keys", "revoke", id).code == 0
-    assert command.ok("keys", "list") == []
+    assert command.ok("keys", "list") == {"keys": []}
     assert command("keys", "revoke", id).code == 3
     assert command("keys", "create", "x", "--grant", "dance").code == 2
+    timed = command.ok("keys", "create", "timed", "--grant", "view", "--expires-in", "30d")["key"]
+    lifetime = datetime.fromisoformat(timed["expires_at"]) - datetime.fromisoformat(timed["created_at"])
+    assert lifetime == timedelta(days=30)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +115,11 @@ def test_a_flag_is_stronger_than_the_environment_and_that_than_the_file(
     monkeypatch.setenv("TAMPU_URL", "b.db")
     held = load(file, url="c.db")
     assert (held.url, held.port, held.max_wait) == ("c.db", 2, 5)
+    monkeypatch.setenv("TAMPU_IDLE_TIMEOUT", "2m")
+    timed = load(file, stop_timeout="1m30s")
+    assert (timed.idle_timeout, timed.stop_timeout) == (120, 90)
+    with pytest.raises(tampu.InvalidConfig, match="not a duration"):
+        load(file, read_timeout="soon")
     file.write_text("prot = 1\n")
     with pytest.raises(tampu.InvalidConfig, match="prot"):
         load(file)
@@ -126,7 +135,8 @@ def test_every_setting_is_an_option_of_its_type_and_in_the_reference() -> None:
         assert f"| `{name}` |" in page, name
         assert about.description in page, name
         if name != "url":
-            assert (kind if kind in (bool, int, float) else str) in get_args(get_args(flags[name].annotation)[0]), name
+            plain = kind in (bool, int, float) and name not in DURATIONS
+            assert (kind if plain else str) in get_args(get_args(flags[name].annotation)[0]), name
 
 
 def test_an_address_in_use_is_reported(tmp_path: Path) -> None:

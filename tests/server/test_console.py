@@ -1,4 +1,4 @@
-"""The page without a browser: what it refuses, and what it tells browsers to refuse."""
+"""The console without a browser: sign-in, what it refuses, and what it tells browsers to refuse."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_does_not_exist_is_answered_with_a_page(stall: Stall, path: str) ->
     answer = request(stall, "GET", urllib.parse.quote(path, safe="/%"), authorization=f"Bearer {stall.token}")
     assert answer.status in (400, 403, 404)
     assert "<script>" not in answer.text
-    assert "All queues" in answer.text
+    assert "To the overview" in answer.text
 
 
 def _signed_in(stall: Stall, key: str) -> str:
@@ -127,3 +127,26 @@ def test_a_payload_of_messagepack_is_shown_as_its_value(value: Any, shown: str) 
     with tampu.open("memory://") as store:
         message = store.publish("jobs", value)
     assert render.payload(message) == shown
+
+
+def test_browsers_get_errors_as_pages_and_programs_as_problems(stall: Stall) -> None:
+    bearer = f"Bearer {stall.token}"
+    for path, status in (("/nowhere/at/all", 404), ("/v1/queues/none/stats", 404), ("/v1/messages/x", 400)):
+        page = request(stall, "GET", path, authorization=bearer, accept="text/html,*/*;q=0.8")
+        assert (page.status, page.getheader("content-type")) == (status, "text/html; charset=utf-8")
+        assert "To the overview" in page.text
+        assert f'href="{"../" * (path.count("/") - 1)}' in page.text
+        problem = request(stall, "GET", path, authorization=bearer, accept="*/*")
+        assert (problem.status, problem.getheader("content-type")) == (status, "application/problem+json")
+    page = request(stall, "GET", "/v1/queues", accept="text/html")
+    assert (page.status, page.getheader("www-authenticate")) == (401, "Bearer")
+
+
+def test_a_form_is_not_published_as_a_payload(stall: Stall) -> None:
+    kind = "application/x-www-form-urlencoded"
+    for _ in range(2):
+        answer = request(
+            stall, "POST", "/v1/queues/jobs/messages", "a=1", authorization=f"Bearer {stall.token}", content_type=kind
+        )
+        assert answer.status == 415
+        assert "application/json" in answer.text

@@ -146,3 +146,8 @@ def resume(rows: int) -> list[int]:
         if row == 2 and work.attempt == 1:
             os.kill(os.getpid(), signal.SIGKILL)
     return [began, rows]
+
+
+@app.task(execution="process", retry_on=OSError)
+def refuse_by_policy() -> None:
+    raise ValueError("no such user")

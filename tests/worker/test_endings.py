@@ -162,7 +162,7 @@ def test_coroutine_that_cancels_itself_and_returns_harms_no_other(memory: tampu.
     ("make", "expected"),
     [
         (lambda: tampu.Retry(after=-1), "InvalidMessage: after must be"),
-        (lambda: tampu.Snooze("soon"), "InvalidMessage: after must be"),  # type: ignore[arg-type]  # untyped programs
+        (lambda: tampu.Snooze("soon"), "InvalidMessage: after 'soon' is not a duration"),
         (lambda: tampu.Retry(5), "InvalidMessage: error must be a text"),  # type: ignore[arg-type]  # as above
     ],
 )

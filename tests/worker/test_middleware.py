@@ -18,7 +18,7 @@ from tampu.worker.process.live import View, shown, snapshot
 from tests.conformance.conftest import TRANSACTIONAL
 from tests.conformance.harness import Harness, Kit
 from tests.conformance.served import build
-from tests.worker.crew import wait
+from tests.worker.crew import PATIENCE, wait
 
 
 class Noting(tampu.Middleware):
@@ -216,17 +216,25 @@ def _fail_once(failed: threading.Event) -> None:
 def test_picture_of_a_worker_tells_tasks_and_queues(memory: tampu.App) -> None:
     @memory.task(queue="jobs")
     def work(n: int) -> None:
+        if n == 2:
+            began.set()
+            go_on.wait(PATIENCE)
         if n:
             raise tampu.Reject("odd")
 
+    began, go_on = threading.Event(), threading.Event()
     console = Console(record=True, width=120, file=None, force_terminal=True, quiet=False)
     with tampu.working(memory) as runner, shown(lambda: [snapshot(runner)], console):
         memory.publish_many([work.message(n) for n in (0, 1)])
         wait(lambda: runner.done == 2)
         console.print(View().draw([snapshot(runner)]))
+        work.publish(2)
+        assert began.wait(PATIENCE)
+        assert snapshot(runner).running == {"work": 1}
+        go_on.set()
     text = console.export_text()
     assert "working" in text
     assert "2 ended" in text
-    row = next(line for line in text.splitlines() if "│ work" in line)
-    assert [part.strip() for part in row.strip("│ ").split("│")] == ["work", "1", "0", "1", "0", "0"]
+    rows = [[part.strip() for part in line.strip("│ ").split("│")] for line in text.splitlines() if "│ work" in line]
+    assert ["work", "0", "1", "0", "1", "0", "0"] in rows
     assert any("│ jobs" in line for line in text.splitlines())

@@ -78,6 +78,14 @@ def test_time_of_the_next_try_is_known_if_the_queue_has_the_backoff(
     assert float(text.split()[-2]) > 1000
 
 
+def test_a_message_without_a_task_is_reported_with_the_task_that_was_probably_meant(memory: tampu.App) -> None:
+    memory.task(name="send")(lambda: None)
+    message = memory.store.publish("default", {}, type="sned", max_attempts=1)
+    with tampu.working(memory):
+        found = memory.store.result(message.id, wait=PATIENCE)
+    assert found.last_error == "this worker has no task named sned; did you mean send?"
+
+
 def test_json_lines_have_the_facts_of_an_attempt(memory: tampu.App, caplog: pytest.LogCaptureFixture) -> None:
     @memory.task(max_attempts=1)
     def fail() -> None:

@@ -101,10 +101,26 @@ def test_wrong_declarations_are_refused(memory: tampu.App) -> None:
     with pytest.raises(tampu.InvalidConfig, match="name="):
         memory.every(90)(tick)
     memory.every(90, name="other")(tick)
-    memory.cron("not cron", name="bad")(tick)
-    with pytest.raises(tampu.InvalidMessage) as refused:
-        memory.put_schedules()
-    assert refused.value.field == "cron"
+
+
+def test_times_that_make_no_sense_are_refused_where_they_are_declared(memory: tampu.App) -> None:
+    for declare, field in (
+        (lambda: memory.cron("not cron"), "cron"),
+        (lambda: memory.cron("61 * * * *"), "cron"),
+        (lambda: memory.cron("0 0 30 2 *"), "cron"),
+        (lambda: memory.cron("* * * * *", tz="Europe/Roma"), "tz"),
+        (lambda: memory.every(0.1), "every"),
+        (lambda: memory.every("soon"), "every"),
+        (lambda: memory.every(60, limit=0), "limit"),
+        (lambda: memory.every(60, missed="twice"), "missed"),
+    ):
+        with pytest.raises(tampu.InvalidMessage) as refused:
+            declare()
+        assert refused.value.field == field
+    with pytest.raises(tampu.InvalidConfig, match="no option jiter; did you mean jitter") as unknown:
+        memory.every(60, jiter=5)  # type: ignore[call-arg]  # on purpose
+    assert "task.options" in str(unknown.value.hint)
+    assert memory.declared == {}
 
 
 def test_a_call_is_scheduled_at_run_time(memory: tampu.App) -> None:

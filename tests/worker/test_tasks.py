@@ -116,7 +116,7 @@ def test_options_of_a_publish_are_fields_of_its_message(app: tampu.App) -> None:
     assert made.max_attempts == 7
     assert work.options(max_attempts=2).publish(1).message.max_attempts == 2
     with pytest.raises(tampu.InvalidConfig, match="unknown option: color"):
-        work.options(color="red")
+        work.options(color="red")  # type: ignore[call-arg]  # on purpose
 
 
 def test_calling_a_task_calls_the_function(memory: tampu.App) -> None:

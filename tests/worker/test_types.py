@@ -27,6 +27,14 @@ reveal_type(add.publish(1, 2).result())  # int
 reveal_type(send.options(delay=60).publish("x", subject="y").result())  # bytes
 reveal_type(add(1, 2))  # int
 app.publish_many([send.message("x"), add.message(1, 2)])
+reveal_type(add.options(delay="5m", labels={"a": "b"})(1, 2))  # int
+add.options(dely=60)  # wrong
+add.options(priority="high")  # wrong
+app.cron("0 3 * * *", jitter="5m", limit=3)(add)
+app.every("5m", jiter=3)(add)  # wrong
+app.task(retry_on=(OSError, TimeoutError), dead_on=ValueError, timeout="1m")(lambda: None)
+app.task(retry_on=lambda error, attempt: attempt < 3)(lambda: None)
+app.task(retry_on=5)(lambda: None)  # wrong
 send.publish(5)  # wrong
 send.publish("x", subjekt="y")  # wrong
 add.publish("a", 2)  # wrong

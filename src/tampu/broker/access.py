@@ -41,6 +41,11 @@ def run(store: Store, steps: Steps[R]) -> R:
     return store._drive(steps)
 
 
+async def run_async(store: AsyncStore, steps: Steps[R]) -> R:
+    """Carry out a verb from an event loop."""
+    return await store._drive(steps)
+
+
 def awaitable(store: Store) -> AsyncStore:
     """The same open store for event loops. It needs no ``async with``."""
     async_store = AsyncStore(lambda: store)

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tampu.broker.atomic import Unit
 from tampu.broker.core import Steps
-from tampu.broker.store import AllVerbs, Part, Store
+from tampu.broker.store import AllVerbs, Part, Store, shown_as
 from tampu.broker.streams.async_stream import AsyncStream
 from tampu.model.errors import InvalidState
 from tampu.model.times import Duration
@@ -29,7 +29,7 @@ def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concate
     async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._drive(getattr(self._verbs, name)(*args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
 
-    return method  # type: ignore[return-value]  # wraps() names self; P is what matters
+    return shown_as(method, verb)  # type: ignore[no-any-return]  # wraps() names self; P is what matters
 
 
 class AsyncQueues(Part):

@@ -117,8 +117,10 @@ class PublishSet:
         return self.rows + self.copies
 
     def looked_up(self) -> PublishSet:
-        """The same with calls for units that have a name: these cannot be ``simple``."""
-        rows, copies = ([structs.replace(call, simple=False) for call in part] for part in (self.rows, self.copies))
+        """The same with calls for units that have a name: these cannot be ``simple``, and no ``copy``."""
+        rows, copies = (
+            [structs.replace(call, simple=False, copy=False) for call in part] for part in (self.rows, self.copies)
+        )
         return PublishSet(rows, copies, self._order)
 
     @property

@@ -19,8 +19,10 @@ import msgspec
 from tampu import tracing
 from tampu.broker import causes, publish_steps, timers, validate
 from tampu.broker.core import Core, PublishSet, Steps
+from tampu.broker.plain_batch import PlainBatch
 from tampu.broker.policies import steps as _own_steps  # noqa: F401 - fills the list of publish steps
-from tampu.broker.publish_steps import PAIRS, STORY, Batch, Draft, SettingsOf
+from tampu.broker.publish_items import Items
+from tampu.broker.publish_steps import Batch, Draft, SettingsOf
 from tampu.broker.settings import Settings, resolve
 from tampu.engines import load
 from tampu.engines.port import Buffer, Item, Load, Publish
@@ -28,7 +30,6 @@ from tampu.model.config import BUILT_IN, SYSTEM
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message, NewMessage
 from tampu.model.times import SECOND, Duration, moment_or_none
-from tampu.model.values import PairsPacker, pack_body
 
 _NO_PRIORITY = 0
 _NO_OPTIONS = (None,) * 19
@@ -189,6 +190,8 @@ def publish_call(
     simple: bool = False,
     remember_us: int = 0,
     batch_id: str | None = None,
+    *,
+    copy: bool = False,
 ) -> Publish:
     """The call that stores these items, with the settings of their queue."""
     return Publish(
@@ -202,6 +205,7 @@ def publish_call(
         settings.group_rate,
         batch_id,
         _BATCH_ID_US,
+        copy,
     )
 
 
@@ -256,7 +260,15 @@ def prepare(
         )
     if settings.status != "open":
         validate.check_open(queue, settings)
-    items, simple, values = validate.items(queue, settings, news)
+    if settings.policies and batch_id is None and (plain := validate.payloads(settings, news)) is not None:
+        checked: tuple[list[Item], bool, Sequence[Any] | None]
+        batch = PlainBatch(queue, settings, plain, settings_of)
+        if batch.run():
+            return _plain_calls(tenant, batch, remember_us)
+        checked = plain.items(settings), True, plain.values
+    else:
+        checked = validate.items(queue, settings, news)
+    items, simple, values = checked
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
     steps = settings.policies or (publish_steps.ADDED and publish_steps.wanted(queue, settings))
@@ -305,6 +317,19 @@ def _unpacked(item: Item, settings: Settings) -> NewMessage:
     )
 
 
+def _plain_calls(tenant: str, batch: PlainBatch, remember_us: int) -> Publish | PublishSet:
+    """The calls of a plain batch that went through the steps."""
+    queue, items = batch.queue, batch.items()
+    stored = publish_call(tenant, queue, batch.settings, items, batch.ends is None, remember_us)
+    if not batch.copies:
+        return stored
+    copies = [
+        publish_call(tenant, name, batch.settings_of(name), batch.copied_items(name, chosen), simple=True, copy=True)
+        for name, chosen in batch.copies
+    ]
+    return PublishSet([stored], copies, [(0, at) for at in range(len(items))])
+
+
 def _through_steps(
     tenant: str,
     queue: str,
@@ -325,7 +350,7 @@ def _through_steps(
         drafts = [Draft(queue, *each) for each in zip(news, items, positions, values, strict=True)]
     batch = Batch(tenant, drafts, settings_of, plain=simple, copies_by_id=copies_by_id, now=now)
     batch.run()
-    made = _Items(queue, batch.settings_of)
+    made = Items(queue, batch.settings_of)
     by_queue: dict[str, list[Item]] = {}
     for draft in drafts:
         by_queue.setdefault(draft.queue, []).append(made.of(draft))
@@ -345,71 +370,9 @@ def _through_steps(
     spread = []
     for name, some in batch.spreads:
         shared = made.spread(name, some)
-        spread.append(publish_call(tenant, name, batch.settings_of(name), shared, simple=validate.is_simple(shared[0])))
+        simple = validate.is_simple(shared[0])  # else they have a story
+        spread.append(publish_call(tenant, name, batch.settings_of(name), shared, simple=simple, copy=simple))
     numbers = {name: (number, itertools.count()) for number, name in enumerate(by_queue)}
     order = [(number, next(at)) for number, at in (numbers[draft.queue] for draft in drafts)]
     due = [timers_call(tenant, batch.timers)] if batch.timers else []
     return PublishSet(stored, calls(copies) + spread + due, order)
-
-
-class _Items:
-    """Makes the items of messages that went through the steps. Most steps change nothing, or headers and labels."""
-
-    def __init__(self, queue: str, settings_of: SettingsOf) -> None:
-        self._queue = queue
-        self._settings_of = settings_of
-        self._packer: PairsPacker | None = None
-        self.simple = True
-        """False as soon as an item was made that a simple batch cannot have, if its origin can be in one."""
-        self._made: dict[int, Item] = {}
-        """The items of messages that end, by the identity of the draft: as their copies have them."""
-        self._spread: dict[tuple[int, int, str], list[Item]] = {}
-        """By the identity of the list of drafts, and what the items have from their queue."""
-
-    def of(self, draft: Draft) -> Item:
-        item = draft.origin
-        if draft.queue == self._queue and draft.changes.keys() <= STORY:
-            if not PAIRS.isdisjoint(draft.changes):
-                item = self._with_pairs(draft)
-            if "correlation_id" in draft.changes:
-                body = msgspec.structs.replace(item.body, correlation_id=draft.changes["correlation_id"])
-                item = msgspec.structs.replace(item, body=body, packed=pack_body(body))
-        else:
-            item = self._rebuilt(draft)
-        if draft.ends is not None:
-            self.simple = False
-            self._made[id(draft)] = item
-            return msgspec.structs.replace(item, ends=draft.ends)
-        return item
-
-    def _with_pairs(self, draft: Draft) -> Item:
-        """The item with other headers and labels. All messages of a batch often get the same ones."""
-        origin, changes, packer = draft.origin, draft.changes, self._packer
-        body = origin.body
-        headers, labels = changes.get("headers", body.headers), changes.get("labels", body.labels)
-        if packer is None or packer.headers != headers or packer.labels != labels:
-            packer = self._packer = PairsPacker(validate.pairs(headers, "headers"), validate.pairs(labels, "labels"))
-        body, packed = packer.packed(body, origin.packed, headers or None, labels or None)
-        return msgspec.structs.replace(origin, body=body, packed=packed)
-
-    def _rebuilt(self, draft: Draft) -> Item:
-        """The item of a message that steps have changed. Its idempotency key still stands for the original message."""
-        settings = self._settings_of(validate.any_queue(draft.queue))
-        validate.check_open(draft.queue, settings)
-        item = validate.item(draft.queue, settings, draft.message)
-        self.simple = self.simple and settings.simple and item.id is None and validate.is_simple(item)
-        if item.digest is None:
-            return item
-        return msgspec.structs.replace(item, digest=draft.origin.digest, window_us=draft.origin.window_us)
-
-    def spread(self, queue: str, drafts: Sequence[Draft]) -> Sequence[Item]:
-        """The items of plain messages, as ``queue`` gets them. Bodies are shared."""
-        settings = self._settings_of(queue)
-        validate.check_open(queue, settings)
-        same = (id(drafts), settings.max_attempts, settings.ordering)
-        if same not in self._spread:
-            made = [self._made[id(draft)] for draft in drafts]
-            self._spread[same] = [
-                Item(item.body, item.packed, settings.max_attempts, settings.ordering) for item in made
-            ]
-        return self._spread[same]

@@ -12,6 +12,8 @@ HTTP, schedules, Spark, replay. A step sees messages that are already valid, and
 What a step changed is validated again, with the settings of the queue where the message goes. All messages and copies
 of a batch are stored as one unit. A publish to a queue that no step wants costs one check of the list.
 
+Most batches are plain: tampu's own steps work on them as a whole, see `tampu.broker.plain_batch`.
+
 A step runs in the thread or task of the caller. It may read; it must not write, and must not publish.
 """
 
@@ -23,7 +25,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
 
@@ -31,6 +33,9 @@ from tampu.broker.settings import Settings
 from tampu.engines.port import Ending, Item
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import NewMessage, State, decode, to_new
+
+if TYPE_CHECKING:
+    from tampu.broker.plain_batch import PlainBatch
 
 SettingsOf = Callable[[str], Settings]
 """Queue name → current settings, in one tenant."""
@@ -52,7 +57,15 @@ class PublishStep(Protocol):
         ...
 
 
-STEPS: list[PublishStep] = []
+class PlainStep(PublishStep, Protocol):
+    """A step that can work on a plain batch as a whole."""
+
+    def apply_plain(self, batch: PlainBatch) -> bool:
+        """Do what `apply` does, for all messages of a queue that the step wants. False if that needs drafts."""
+        ...
+
+
+STEPS: list[PlainStep] = []
 """Tampu's own (`tampu.broker.policies.steps`), in the order they run: first those that refuse or change, then those
 that route, last those that add copies. They want what `Settings.policies` says: without policies none is asked."""
 ADDED: list[PublishStep] = []

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import threading
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -47,6 +48,16 @@ class AllVerbs(
     """All verbs, for one tenant."""
 
 
+def shown_as(method: Any, verb: Callable[..., Any]) -> Any:
+    """The method with the signature of the verb in `help`: ``-> Message`` instead of ``-> Steps[Message]``."""
+    shown = types.FunctionType(verb.__code__, verb.__globals__, verb.__name__, verb.__defaults__, verb.__closure__)
+    shown.__kwdefaults__ = verb.__kwdefaults__
+    returns = verb.__annotations__["return"].removeprefix("Steps[").removesuffix("]")
+    shown.__annotations__ = method.__annotations__ = {**verb.__annotations__, "return": returns}
+    method.__wrapped__ = shown
+    return method
+
+
 def blocking(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], R]:
     """The verb as a method that returns when it is done. A remote store has its own class of verbs."""
     name = verb.__name__
@@ -55,7 +66,7 @@ def blocking(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concaten
     def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._drive(getattr(self._verbs, name)(*args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
 
-    return method  # type: ignore[return-value]  # wraps() names self; P is what matters
+    return shown_as(method, verb)  # type: ignore[no-any-return]  # wraps() names self; P is what matters
 
 
 class Part:

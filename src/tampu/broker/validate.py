@@ -11,7 +11,7 @@ import re
 import traceback as tracebacks
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from tampu.engines.port import Item
 from tampu.model.config import SYSTEM
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Position
-from tampu.model.message import BYTES, JSON, MSGPACK, Body, Encoded, NewMessage, to_new
+from tampu.model.message import BYTES, JSON, MSGPACK, Body, Encoded, NewMessage, decode, to_new
 from tampu.model.reviews import HOLD
 from tampu.model.times import duration, instant, moment_or_none
 from tampu.model.values import NOT_ENCODED, NotKept, encode, encode_result, encode_simple, pack_body, pack_payload
@@ -40,6 +40,7 @@ _MOST_REVIEW = 16 * 1024
 
 _USUAL = frozenset({BYTES, JSON})
 _RAW = (bytes, bytearray, memoryview)
+_MESSAGES = frozenset({NewMessage, Encoded})
 
 
 _OF_QUEUES = ("queue", "receipt", "name", "subscription")
@@ -159,6 +160,52 @@ def check_open(queue: str, settings: Settings) -> None:
         raise QueueClosed(
             f"queue {queue} is {settings.status}: it takes no messages", field="queue", hint="resume it first"
         )
+
+
+class Payloads(NamedTuple):
+    """JSON payloads of messages that have nothing else but a type, which is the same for all."""
+
+    type: str
+    raws: list[bytes]
+    values: list[Any]
+    """The payloads, decoded."""
+
+    def items(self, settings: Settings) -> list[Item]:
+        """The items of a queue in which every one is ready at once (`Settings.simple`)."""
+        kind, attempts, ordering = self.type, settings.max_attempts, settings.ordering
+        return [Item(Body(kind, raw), pack_payload(kind, raw, JSON), attempts, ordering) for raw in self.raws]
+
+
+def payloads(settings: Settings, news: Sequence[NewMessage | Any]) -> Payloads | None:
+    """A plain batch of a queue, as columns; None if it is none, or something is wrong with it."""
+    kinds = set(map(type, news))
+    if not settings.simple or (len(kinds) > 1 and not kinds.isdisjoint(_MESSAGES)):
+        return None
+    first, values, kind = news[0], news, None
+    if first.__class__ in _MESSAGES:
+        kind, content_type = first.type, first.content_type
+        if not all(new.type == kind and new.content_type == content_type for new in news):
+            return None
+        if type(first) is NewMessage and not all(new.id is None and _has_no_options(new) for new in news):
+            return None
+        values = [new.payload for new in news]
+        if content_type is not None:
+            return _encoded(settings, kind, values) if content_type == JSON else None
+    found = encode_simple(values)
+    if found is None or max(map(len, found[0])) > settings.max_payload:
+        return None
+    return Payloads("message" if kind is None else type_name(kind), *found)
+
+
+def _encoded(settings: Settings, kind: str | None, values: Sequence[Any]) -> Payloads | None:
+    """Payloads that are JSON already."""
+    if set(map(type, values)) != {bytes} or max(map(len, values)) > settings.max_payload:
+        return None
+    try:
+        decoded = [decode(value, JSON) for value in values]
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    return Payloads("message" if kind is None else type_name(kind), list(values), decoded)
 
 
 def items(

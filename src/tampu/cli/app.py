@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Container, Sequence
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -14,8 +16,10 @@ from typer.core import TyperCommand, TyperGroup
 import tampu
 from tampu.cli import exits
 from tampu.cli.output import exit_quietly
-from tampu.cli.session import DEFAULT_URL, Session
+from tampu.cli.plain_help import escape, simplify
+from tampu.cli.session import DEFAULT_URL, TOKEN, Session
 from tampu.cli.streams import escape_unencodable, replace_closed
+from tampu.model.similar import did_you_mean
 
 P = ParamSpec("P")
 GLOBAL = "Global options"
@@ -24,7 +28,7 @@ GLOBAL = "Global options"
 def option(*names_and_help: str, panel: str | None = None, **more: Any) -> Any:
     """An option of a command: its names, then its line in the help."""
     *names, help = names_and_help
-    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+    return typer.Option(*names, help=escape(help), rich_help_panel=panel, **more)
 
 
 Url = Annotated[
@@ -33,29 +37,32 @@ Url = Annotated[
 Tenant = Annotated[
     str | None, option("--tenant", "The tenant (TAMPU_TENANT, or default)", metavar="NAME", panel=GLOBAL)
 ]
+Token = Annotated[
+    str | None,
+    option("--token", "The key for a server (TAMPU_TOKEN, which other users cannot read)", metavar="KEY", panel=GLOBAL),
+]
 Json = Annotated[bool, option("--json", "Print JSON for scripts, one document per line", panel=GLOBAL)]
 
 
-class _PlainFlags:
-    """Shows options that take no value without ``<bool>`` in the help."""
+class _PlainHelp:
+    """Shows parameters as `plain_help` says."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # mixed into commands, which have it
         for param in params:
-            if getattr(param, "is_flag", False):
-                param.metavar = ""
+            simplify(param)
         return params
 
 
-class _Command(_PlainFlags, TyperCommand):
+class Command(_PlainHelp, TyperCommand):
     pass
 
 
-class _SubGroup(_PlainFlags, TyperGroup):
+class _SubGroup(_PlainHelp, TyperGroup):
     pass
 
 
-class Group(_PlainFlags, TyperGroup):
+class Group(_PlainHelp, TyperGroup):
     """Turns every error into a short message and an exit code."""
 
     def main(
@@ -150,16 +157,17 @@ def options(
     context: typer.Context,
     url: Url = None,
     tenant: Tenant = None,
+    token: Token = None,
     json: Json = False,
     version: Annotated[  # noqa: ARG001 - handled by its callback
-        bool, option("--version", "Show the version and exit", callback=_version, is_eager=True)
+        bool, option("--version", "-v", "Show the version and exit", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """tampu: a durable task queue, in one file or on a database server.
 
     Global options may stand before or after the name of a command.
     """
-    context.obj = Session(url=url, tenant=tenant, json=json)
+    context.obj = Session(url=url, tenant=tenant, token=token, json=json)
 
 
 def command(
@@ -170,22 +178,32 @@ def command(
     def register(function: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
         @functools.wraps(function)
         def run(context: typer.Context, *args: Any, **options: Any) -> None:
-            common = {name: options.pop(name) for name in ("url", "tenant", "json")}
+            common = {name: options.pop(name) for name in ("url", "tenant", "token", "json")}
             session = context.obj.with_options(**common)
-            function(session, *args, **options)
+            with session.token_in_use():
+                try:
+                    function(session, *args, **options)
+                except tampu.NotFound as error:
+                    suggest_queue(session, error)
+                    raise
+                except tampu.Unauthorized as error:
+                    if TOKEN not in os.environ:
+                        error.hint = f"give a key with --token, or in {TOKEN}"
+                    raise
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         keyword = inspect.Parameter.KEYWORD_ONLY
         added = [
             inspect.Parameter("url", keyword, default=None, annotation=Url),
             inspect.Parameter("tenant", keyword, default=None, annotation=Tenant),
+            inspect.Parameter("token", keyword, default=None, annotation=Token),
             inspect.Parameter("json", keyword, default=False, annotation=Json),
         ]
         first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         parameters = [first, *(p.replace(kind=keyword) for p in own), *added]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        (of or app).command(name, cls=_Command, rich_help_panel=panel, epilog=epilog, help=help)(run)
+        (of or app).command(name, cls=Command, rich_help_panel=panel, epilog=epilog, help=help)(run)
         return function
 
     return register
@@ -198,12 +216,25 @@ def group(name: str, panel: str, help: str) -> typer.Typer:
     return made
 
 
+_NO_QUEUE = "no queue "
+
+
+def suggest_queue(session: Session, error: tampu.NotFound) -> None:
+    """Add to the error the queue that was probably meant."""
+    if error.field != "queue" or not error.message.startswith(_NO_QUEUE):
+        return
+    with contextlib.suppress(tampu.TampuError):  # a key that may not list queues
+        with session.open() as store:
+            known = store.queues.list()
+        error.message += did_you_mean(error.message.removeprefix(_NO_QUEUE), known)
+
+
 def queue_names(context: typer.Context, incomplete: str) -> list[str]:
     """Shell completion of queue names, from the store."""
     given = context.find_root().params | {name: value for name, value in context.params.items() if value}
-    session = Session(url=given.get("url"), tenant=given.get("tenant"), json=False)
+    session = Session(url=given.get("url"), tenant=given.get("tenant"), token=given.get("token"), json=False)
     try:
-        with session.open() as store:
+        with session.token_in_use(), session.open() as store:
             return [name for name in store.queues.list() if name.startswith(incomplete)]
     except tampu.TampuError:
         return []
@@ -214,4 +245,5 @@ QueueNames = Annotated[
     list[str], typer.Argument(metavar="QUEUE…", help="One or more queues", autocompletion=queue_names)
 ]
 Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Message ids")]
+STATES = "ready, delayed, leased, held, done, dead, cancelled or expired"
 DryRun = Annotated[bool, option("--dry-run", "Show what would happen, and change nothing")]

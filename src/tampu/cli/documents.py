@@ -1,4 +1,7 @@
-"""The JSON documents that `--json` prints. Every key is always present; null means not set."""
+"""The JSON documents that `--json` prints, with the names that the server uses too.
+
+Every key is always present; null means not set.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import msgspec
 
 import tampu
 from tampu.cli.exits import describe_error
+from tampu.model.times import SECOND, duration
 
 BASE64 = "shown in base64: it is bytes, nested too deeply, or does not match its content type"
 _RESERVED_LEVELS = 50
@@ -58,6 +62,9 @@ def message(m: tampu.Message) -> dict[str, Any]:
         **_fields(m, "reason", "last_error", "cancel_requested", "duplicate"),
         **_fields(m, "worker", "lease_until", "started_at", "updated_at"),
         "progress": None if m.progress is None else msgspec.structs.asdict(m.progress),
+        "hold": m.body.hold,
+        "review": None if m.body.review is None else msgspec.json.decode(m.body.review),
+        "failures": [msgspec.structs.asdict(failure) for failure in m.failures],
     }
 
 
@@ -67,7 +74,7 @@ def lease(value: tampu.Lease) -> dict[str, Any]:
 
 def transition(t: tampu.Transition) -> dict[str, Any]:
     return {
-        **_fields(t, "partition", "offset", "at", "tenant", "queue", "verb", "id"),
+        **_fields(t, "partition", "offset", "at", "at_us", "tenant", "queue", "verb", "id"),
         **_fields(t, "state", "attempt", "type", "worker", "detail", "fingerprint", "correlation_id"),
     }
 
@@ -81,9 +88,9 @@ def stats(s: tampu.Stats) -> dict[str, Any]:
     return {
         "queue": s.queue,
         "status": s.status,
-        **{str(state): s.counts.get(state, 0) for state in tampu.State},
+        "counts": {str(state): s.counts.get(state, 0) for state in tampu.State},
         "depth": s.depth,
-        "oldest_ready_seconds": None if age is None else age.total_seconds(),
+        "oldest_ready_age": None if age is None else age.total_seconds(),
     }
 
 
@@ -98,15 +105,24 @@ def config(value: tampu.QueueConfig) -> dict[str, Any]:
 def schedule(s: tampu.Schedule) -> dict[str, Any]:
     """Durations in seconds."""
     new = s.message
+    delays = {name: None if value is None else duration(value, name) / SECOND for name, value in _delays(new)}
     return {
         **_fields(s, "name", "tenant", "queue", "status", "cron", "tz"),
         "every": None if s.every is None else s.every.total_seconds(),
         **_fields(s, "start", "end", "limit"),
         "jitter": s.jitter.total_seconds(),
         **_fields(s, "missed", "paused", "created_at", "fired", "last", "last_id", "next", "error"),
-        "type": new.type,
-        **payload(s),
-        **_fields(new, "content_type", "priority", "max_attempts", "key", "group"),
-        "labels": new.labels or {},
-        "headers": new.headers or {},
+        "message": {
+            "type": new.type,
+            **payload(s),
+            **_fields(new, "content_type", "priority", "max_attempts", "deadline", "key", "group"),
+            **delays,
+            **_fields(new, "correlation_id", "causation_id", "parent_id", "source", "hold"),
+            "labels": new.labels or {},
+            "headers": new.headers or {},
+        },
     }
+
+
+def _delays(new: tampu.NewMessage) -> list[tuple[str, Any]]:
+    return [("delay", new.delay), ("ttl", new.ttl)]

@@ -14,6 +14,7 @@ for _name in (
     "commands.work.claim",
     "commands.work.worker",
     "commands.inspect.messages",
+    "commands.inspect.top",
     "commands.inspect.show",
     "commands.inspect.journal",
     "commands.inspect.trace",
@@ -40,9 +41,11 @@ for _name in (
     "lake.query",
     "commands.serve.server",
     "commands.serve.keys",
+    "commands.serve.mcp",
     "commands.maintain.doctor",
     "commands.maintain.migrate",
     "commands.maintain.bench",
+    "commands.maintain.help",
     "demo.demo",
 ):
     importlib.import_module(f"tampu.cli.{_name}")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from tampu.model.message import Progress
+
 STYLES = {
     "ready": "green", "delayed": "yellow", "leased": "cyan", "held": "magenta",
     "done": "dim", "dead": "red", "cancelled": "dim", "expired": "dim",
@@ -218,6 +220,13 @@ def ago(at: datetime | None) -> str:
         return "-"
     seconds = (datetime.now(UTC) - at).total_seconds()
     return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+
+
+def share(progress: Progress | None) -> str:
+    """How far a task is: ``50%, half``; nothing if it has not said."""
+    if progress is None:
+        return ""
+    return f"{progress.done:.0%}" + (f", {progress.note}" if progress.note else "")
 
 
 def clock(at: datetime) -> str:

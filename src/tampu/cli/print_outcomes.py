@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import typer
 import tampu
 from tampu.cli import documents, exits, output
 from tampu.cli.session import Session
+from tampu.model.similar import did_you_mean
 
 MISSING = "missing"
 
@@ -52,9 +54,17 @@ def status_of(store: tampu.Store, queue: str) -> str | None:
         return None
 
 
-def note_status(session: Session, queue: str, status: str | None) -> None:
+def similar(store: tampu.Store, queue: str) -> str:
+    """The end of a remark about a queue that does not exist: which one was probably meant. Empty if it exists."""
+    with contextlib.suppress(tampu.TampuError):  # a key that may not list queues
+        known = store.queues.list()
+        return "" if queue in known else did_you_mean(queue, known)
+    return ""
+
+
+def note_status(session: Session, queue: str, status: str | None, like: str = "") -> None:
     """Print why the queue delivers nothing, if that is known."""
     if status == MISSING:
-        session.out.note(f"queue {queue} does not exist yet")
+        session.out.note(f"queue {queue} does not exist yet{like}")
     elif status in ("paused", "closed"):
         session.out.note(f"{queue} is {status}; deliver again with: {session.command_line('resume', queue)}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
 import sys
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ import tampu
 from tampu.cli.output import Output
 
 DEFAULT_URL = "tampu.db"
+TOKEN = "TAMPU_TOKEN"
 
 
 def _command() -> str:
@@ -52,10 +54,32 @@ class Session:
     """As given on the command line."""
     tenant: str | None
     json: bool
+    token: str | None = None
+    """The key for a server, as given on the command line."""
 
-    def with_options(self, *, url: str | None, tenant: str | None, json: bool) -> Session:
+    def with_options(self, *, url: str | None, tenant: str | None, token: str | None, json: bool) -> Session:
         """With the global options given after the name of the subcommand."""
-        return replace(self, url=url or self.url, tenant=tenant or self.tenant, json=json or self.json)
+        return replace(
+            self,
+            url=url or self.url,
+            tenant=tenant or self.tenant,
+            token=token or self.token,
+            json=json or self.json,
+        )
+
+    @contextlib.contextmanager
+    def token_in_use(self) -> Iterator[None]:
+        """The environment has the token in this block, so that every part of tampu and child processes use it."""
+        before = os.environ.get(TOKEN)
+        if self.token is not None:
+            os.environ[TOKEN] = self.token
+        try:
+            yield
+        finally:
+            if self.token is not None:
+                os.environ.pop(TOKEN)
+                if before is not None:
+                    os.environ[TOKEN] = before
 
     @cached_property
     def out(self) -> Output:
@@ -101,6 +125,7 @@ class Session:
 
     def check_exists(self) -> None:
         """Refuse a file that does not exist yet."""
+        self._check_token()
         if self.path is not None and self.is_new():
             raise tampu.Unavailable(
                 f"there is no store in {self.path}: the file {'is empty' if self.path.exists() else 'does not exist'}",
@@ -121,7 +146,14 @@ class Session:
                 first(rehearsal)
         return self._open(self.store, maintenance=maintenance)
 
+    def _check_token(self) -> None:
+        if self.token is not None and not self.remote:
+            raise tampu.InvalidConfig(
+                "only a server takes a token", field="token", hint="give its url with --url http://…, or leave it out"
+            )
+
     def _open(self, url: str, *, maintenance: bool) -> tampu.Store:
+        self._check_token()
         return tampu.open(
             url, tenant=self.tenant or os.environ.get("TAMPU_TENANT") or "default", maintenance=maintenance
         )
@@ -133,4 +165,6 @@ class Session:
             start += ["--url", self.url]
         if self.tenant:
             start += ["--tenant", self.tenant]
+        if self.token:
+            start += ["--token", "KEY"]  # not the secret
         return shlex.join([*start, *words])

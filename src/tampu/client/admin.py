@@ -24,7 +24,7 @@ from tampu.model.errors import InvalidMessage
 from tampu.model.journal import FollowerStatus
 from tampu.model.message import Message, State
 from tampu.model.schedule import Schedule
-from tampu.model.times import SECOND, moment_or_none
+from tampu.model.times import SECOND, moment_or_none, numeric
 from tampu.wire import bodies
 from tampu.wire.bodies import BinaryMessage
 from tampu.wire.messages import MessageView, to_message
@@ -240,7 +240,10 @@ def _schedule_path(name: str, verb: str = "") -> str:
 class RemoteScheduleVerbs(ScheduleVerbs):
     def put_terms(self, name: str, terms: Terms) -> Steps[Schedule]:
         body = terms.item.body
-        fields = msgspec.structs.replace(terms.message, content_type=body.content_type)
+        given = terms.message
+        fields = msgspec.structs.replace(
+            given, content_type=body.content_type, delay=numeric(given.delay, "delay"), ttl=numeric(given.ttl, "ttl")
+        )
         payload = msgspec.Raw(msgspec.msgpack.encode(body.payload))
         message = BinaryMessage(payload, *msgspec.structs.astuple(fields)[1:])
         schedule = ScheduleBody(

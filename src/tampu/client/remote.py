@@ -9,69 +9,25 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import msgspec
-
 from tampu import tracing
 from tampu.broker import access
 from tampu.broker.core import StepRunner
-from tampu.broker.settings import Settings, resolve
-from tampu.broker.store import AllVerbs, Store
+from tampu.broker.store import Store
 from tampu.broker.streams.stream import Stream, StreamRequest
 from tampu.client import failures
-from tampu.client.admin import RemoteAdmin, RemoteAgentVerbs, RemoteScheduleVerbs
+from tampu.client.all_verbs import AllRemoteVerbs, NoSettings, RemoteEngine, read_reply
 from tampu.client.async_http import AsyncHttp
-from tampu.client.atomic import RemoteAtomic
-from tampu.client.dead import RemoteDeadVerbs
-from tampu.client.erasure import RemoteErasureVerbs
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
-from tampu.client.policies import RemotePolicyVerbs
 from tampu.client.request import Nap, Request, reader
-from tampu.client.reviews import RemoteReviewVerbs
 from tampu.client.sync_http import SyncHttp
-from tampu.client.topology import RemoteTopologyVerbs
-from tampu.client.verbs import RemoteNotes
-from tampu.model.config import BUILT_IN
-from tampu.model.errors import InvalidConfig, TampuError, Unavailable
+from tampu.model.errors import InvalidConfig, Unavailable
 from tampu.model.message import MSGPACK
 from tampu.wire import bodies, media
 from tampu.wire.problems import from_answer
 
 R = TypeVar("R")
-_NO_LIMITS = resolve(msgspec.structs.replace(BUILT_IN, max_payload=1 << 30))
 _OPENING_SECONDS = 4.0
 _READ_ME = reader(bodies.Me)
-
-
-class AllRemoteVerbs(
-    RemoteAtomic,
-    RemoteAdmin,
-    RemoteDeadVerbs,
-    RemoteNotes,
-    RemoteScheduleVerbs,
-    RemoteAgentVerbs,
-    RemoteReviewVerbs,
-    RemotePolicyVerbs,
-    RemoteTopologyVerbs,
-    RemoteErasureVerbs,
-    AllVerbs,
-):
-    """All verbs, for one tenant of a server."""
-
-
-class _NoSettings:
-    """The server checks queue settings; the client does not know them."""
-
-    def get(self, _tenant: str, _queue: str) -> Settings:
-        return _NO_LIMITS
-
-
-class RemoteEngine:
-    """The properties of the server's engine that a store shows."""
-
-    capabilities: frozenset[str] = frozenset({"group_order"})
-
-    def __init__(self, durability: str) -> None:
-        self.durability = durability
 
 
 class RemoteCore(StepRunner):
@@ -96,7 +52,7 @@ class RemoteCore(StepRunner):
         prefix = parts.path.rstrip("/")
         self.opened_with = (url, token, tenant)
         self.url = f"{parts.scheme}://{parts.netloc}{prefix}"
-        self.settings = _NoSettings()
+        self.settings = NoSettings()
         self._headers = headers
         self._sync = SyncHttp(parts.scheme, host, port, prefix, headers)
         self._loops: dict[asyncio.AbstractEventLoop, AsyncHttp] = {}
@@ -109,7 +65,7 @@ class RemoteCore(StepRunner):
             return None
         if tracing.on() and step.trace is None:
             step.trace = tracing.carrier()
-        return self._repeat(step, lambda: self._read(step, *self._sync.send(step)))
+        return self._repeat(step, lambda: read_reply(step, *self._sync.send(step)))
 
     def open(self, step: Request) -> io.RawIOBase:
         """The response body as a stream, for bodies too large for memory. Retries until the response has begun."""
@@ -146,23 +102,13 @@ class RemoteCore(StepRunner):
             if http is None:
                 http = self._loops[loop] = AsyncHttp(self.url, self._headers)
             try:
-                return self._read(step, *await http.send(step))
+                return read_reply(step, *await http.send(step))
             except (NotSent, Broken, Unavailable) as error:
                 await asyncio.sleep(self._pause_before_retry(step, error, tries))
 
     def _check_open(self) -> None:
         if self.closed:
             raise Unavailable("this store was closed", hint="open it again")
-
-    @staticmethod
-    def _read(request: Request, status: int, body: bytes) -> Any:
-        if status >= 300:
-            raise from_answer(status, body)
-        try:
-            return request.read(body)
-        except msgspec.MsgspecError as error:
-            hint = "check that the url is a tampu server"
-            raise TampuError(f"cannot decode the server's response: {error}", hint=hint) from None
 
     def _pause_before_retry(self, request: Request, error: Exception, tries: Iterator[float]) -> float:
         """Seconds to wait before the retry; raises if a retry is not safe or would not help."""
@@ -194,6 +140,13 @@ class RemoteCore(StepRunner):
         http = self._loops.pop(asyncio.get_running_loop(), None)
         if http is not None:
             await http.close()
+
+
+def who(store: Store) -> bodies.Me:
+    """The caller that a remote store acts as, and what it may do."""
+    core: Any = access.core(store)
+    me: bodies.Me = core.do(Request("GET", "/v1/me", _READ_ME))
+    return me
 
 
 def another(store: Store) -> Store:

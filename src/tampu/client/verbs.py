@@ -21,7 +21,7 @@ from tampu.model.errors import NotFound, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Body, Lease, Message, NewMessage, to_new
 from tampu.model.outcome import Outcome, Settlement
-from tampu.model.times import SECOND, Duration, duration, instant
+from tampu.model.times import SECOND, Duration, duration, instant, numeric
 from tampu.wire import bodies
 from tampu.wire.messages import MessageView, to_lease, to_message
 from tampu.wire.problems import of_item
@@ -108,11 +108,9 @@ class RemoteVerbs(Verbs):
             item = validate.item(queue, settings, whole)
             body = item.body
             sent.append(item)
-            given.append(
-                msgspec.structs.replace(
-                    whole, payload=body.payload, content_type=body.content_type, id=item.id, type=body.type
-                )
-            )
+            fields = {"payload": body.payload, "content_type": body.content_type, "id": item.id, "type": body.type}
+            times = {"delay": numeric(whole.delay, "delay"), "ttl": numeric(whole.ttl, "ttl")}
+            given.append(msgspec.structs.replace(whole, **fields, **times))
         return sent, given
 
     def publishing(
@@ -271,7 +269,8 @@ class RemoteNotes(Notes):
 
     def write_note(self, id: str, receipt: str, note: Any, by: Duration) -> Steps[None]:
         packed(note)  # raises the same errors as a local store
-        reply = yield from call("PUT", _note_path(id), _READ_NOTED, bodies.Note(receipt, note, by))
+        body = bodies.Note(receipt, note, duration(by, "by", zero=False) / SECOND)
+        reply = yield from call("PUT", _note_path(id), _READ_NOTED, body)
         if reply.error is not None:
             raise of_item(reply.error)
 

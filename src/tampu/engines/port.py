@@ -101,6 +101,9 @@ class Publish(msgspec.Struct, frozen=True):
     reply is its messages as duplicates. Another batch under this id is refused with `IdempotencyConflict`. Only for
     engines with the capability ``batch_id``; for others `tampu.engines.load.named` derives message ids from it."""
     batch_id_us: int = 0
+    copy: bool = False
+    """A simple batch whose reply nobody reads: it is an empty list. All items have one ``max_attempts``. Such calls
+    of a unit that have one list of items, the same object, store it in several queues: its bodies are sent once."""
 
 
 class Load(msgspec.Struct, frozen=True):

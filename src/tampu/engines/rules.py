@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tampu.engines.port import Call, Cancel, Ending, Extend, Load, Publish, QueueClaim, RetryLater, SettleItem
+from tampu.engines.port import Call, Cancel, Ending, Extend, Item, Load, Publish, QueueClaim, RetryLater, SettleItem
 from tampu.model.errors import IdempotencyConflict, InvalidMessage, InvalidState, LeaseLost, QueueFull
 from tampu.model.message import Body, Lease, Message, State
 
@@ -74,6 +74,30 @@ def ended(new: Message, how: Ending | None) -> Message:
     return msgspec.structs.replace(
         new, state=how.state, run_us=None, ended_us=new.created_us, reason=how.reason, last_error=error
     )
+
+
+def all_done_at_once(items: Sequence[Item]) -> bool:
+    """True if all of them are done as they are stored, for one reason, and there is nothing to look up."""
+    if not items or items[0].ends is None or items[0].ends.state is not State.DONE:
+        return False
+    how, attempts = items[0].ends, items[0].max_attempts
+    return all(
+        item.ends == how
+        and item.max_attempts == attempts
+        and item.id is None
+        and item.group is None
+        and not item.ttl_us
+        and item.expire_us is None
+        and item.delay_us is None
+        and item.run_us is None
+        and not (item.body.key or item.body.idempotency_key or item.body.correlation_id)
+        for item in items
+    )
+
+
+def done_at_once(id: str, tenant: str, queue: str, item: Item, how: Ending, now: int) -> Message:
+    """The reply for one of them."""
+    return Message(id, tenant, queue, how.state, item.body, 0, item.max_attempts, now, ended_us=now, reason=how.reason)
 
 
 # -- cancel

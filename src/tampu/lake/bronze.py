@@ -104,7 +104,7 @@ def _fetched(store: Any, ends: pa.Table, run: str) -> Iterator[pa.RecordBatch]:
         start += size
         yield from rows.to_batches()
         largest = max(largest, pc.max(pc.binary_length(rows["payload"])).as_py() or 0)
-        size = min(size * 2, _MOST) if rows.nbytes < _FULL else max(1, size // 4)
+        size = min(size * 4, _MOST) if rows.nbytes < _FULL else max(1, size // 4)
 
 
 def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
@@ -121,6 +121,7 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
     same = pc.fill_null(before_fork, False)
     reason, error = _told_then(ends, of("last_error"))
     null = pa.scalar(None, pa.string())
+    payload, result = of("payload"), pc.if_else(same, of("result"), null)
     columns = {
         "id": ends["id"],
         "tenant": ends["tenant"],
@@ -131,11 +132,14 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
         "ended_at": ends["at"],
         "reason": pc.if_else(same, of("reason"), reason),
         "last_error": pc.if_else(same, of("last_error"), error),
-        "result": pc.if_else(same, of("result"), null),
+        "payload": payload,
+        "result": result,
         "missing": pc.is_null(at),
         "ended_partition": ends["partition"],
         "ended_offset": ends["offset"],
         "run": pa.repeat(pa.scalar(run, pa.string()), ends.num_rows),
+        "payload_bytes": pc.binary_length(payload),
+        "result_bytes": pc.binary_length(result),
         "day": ends["day"],
     }
     schema = MESSAGES.schema

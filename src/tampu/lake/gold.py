@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.lake import jobs, own_tables
 from tampu.lake.objectives import Objective
 from tampu.lake.rounds import Round
-from tampu.lake.state import EVENTS, GOLD, WAITING
+from tampu.lake.state import ENDED, EVENTS, GOLD, WAITING
 from tampu.lake.storage import frames
 from tampu.lake.storage.files import DataFile
 from tampu.lake.storage.snapshots import Snapshot
 from tampu.lake.tables import GOLD as TABLES
-from tampu.lake.tables import QUEUES, Table, payloads
+from tampu.lake.tables import QUEUES, Table, facts, payloads
 from tampu.lake.tables.schema import argument
 from tampu.lake.tables.words import ENDS
 from tampu.model.errors import InvalidConfig, InvalidState, VersionConflict
@@ -31,9 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger("tampu.pipeline")
-_GIVEN = ("spark", "days", "until", "objectives")
+_GIVEN = ("spark", "days", "until", "objectives", "known")
 """What a function may ask for besides tables."""
 _STAYS = "_facts.stays"
+_MESSAGES = "silver.messages"
+_COUNTED = 4
+"""So many rows that are only counted, once, cost as much as one of facts."""
 
 
 def refresh(
@@ -62,7 +66,7 @@ def refresh(
         for chosen, tables in wanted.items():
             compute(work, tables, chosen, new.tenants | tenants, target, objectives)
 
-    bring(work.here.least(GOLD), (QUEUES, True), (TABLES[len(QUEUES) :], False))
+    bring(work.here.least(GOLD), (QUEUES, True), ((facts.ends, *TABLES[len(QUEUES) :]), False))
     failed = {}
     for table in own:
         try:
@@ -134,23 +138,7 @@ def compute(
         return (file.tenant or "") in tenants and tables[0].period(file.day) in periods
 
     if days and tenants:
-        chosen = {}
-        for name in {name for table in tables for name in inputs(work, table).values()} - set(found):
-            files = work.table(payloads.view_of(name)[0]).files()
-            if name == _STAYS:  # a stay counts from when it began to when it ended
-                first = min(days).isoformat()
-                chosen[name] = [file for file in files if file.tenant in tenants and (file.day or "") >= first]
-            elif name == WAITING:
-                chosen[name] = [file for file in files if file.tenant in tenants]
-            else:
-                chosen[name] = [file for file in files if covered(file)]
-        many = sum(file.rows for files in chosen.values() for file in files)
-        with jobs.configured(work.spark, many, payloads=any(name.startswith("bronze.") for name in chosen)):
-            built = _built(work, tables, chosen, days, objectives)
-            for table in tables:
-                if table.name not in GOLD:
-                    own_tables.open_table(work.here, table, built[table.name])
-            found = work.write({name: (frame, None) for name, frame in built.items()})
+        found = _written(work, tables, covered, days, tenants, objectives)
     work.took("gold.compute", began)
     work.on_step("computed")
     for name, new in found.items():
@@ -167,6 +155,51 @@ def compute(
     for table in tables:
         if table.name not in GOLD and table.name in work.here.tables:
             own_tables.note_version(work.here, table)
+
+
+def _written(
+    work: Round,
+    tables: Sequence[Table],
+    covered: Callable[[DataFile], bool],
+    days: Collection[date],
+    tenants: Collection[str],
+    objectives: Sequence[Objective],
+) -> dict[str, list[DataFile]]:
+    """Data files of these tables, which count for nothing yet. One job."""
+    chosen = {}
+    for name in {name for table in tables for name in inputs(work, table).values()} - {table.name for table in tables}:
+        files = work.table(payloads.view_of(name)[0]).files()
+        if name == _STAYS:  # a stay counts from when it began to when it ended
+            first = min(days).isoformat()
+            chosen[name] = [file for file in files if file.tenant in tenants and (file.day or "") >= first]
+        elif name == WAITING:
+            chosen[name] = [file for file in files if file.tenant in tenants]
+        else:
+            chosen[name] = [file for file in files if covered(file)]
+    known, many = None, sum(file.rows for files in chosen.values() for file in files)
+    if facts.ends in tables:
+        many -= sum(file.rows for file in chosen[_MESSAGES])
+        counted = [file for file in work.table(ENDED).files() if covered(file)]
+        chosen[_MESSAGES], known = _not_counted(work, chosen[_MESSAGES], counted, objectives)
+        many += sum(file.rows for file in chosen[_MESSAGES]) // _COUNTED
+    with jobs.configured(work.spark, many, payloads=any(name.startswith("bronze.") for name in chosen)):
+        built = _built(work, tables, chosen, days, objectives, known)
+        for table in tables:
+            if table.name not in GOLD:
+                own_tables.open_table(work.here, table, built[table.name])
+        return work.write({name: (frame, None) for name, frame in built.items()})
+
+
+def _not_counted(
+    work: Round, files: Sequence[DataFile], counted: Sequence[DataFile], objectives: Sequence[Objective]
+) -> tuple[list[DataFile], pa.Table]:
+    """Files of silver.messages whose ends have not been counted yet, and what is known of the others."""
+    table, names = work.table(ENDED), {file.path.rpartition("/")[2]: file for file in files}
+    schema = table.table.spec.schema
+    rows = pa.Table.from_batches(table.peeked(schema.names, counted), schema)
+    there = pc.is_in(rows["file"], value_set=pa.array(names, pa.string()))
+    rows = rows.filter(pc.and_(there, pc.equal(rows["limits"], facts.limits(objectives))))
+    return [names[name] for name in names.keys() - set(rows["file"].to_pylist())], rows
 
 
 def inputs(work: Round, table: Table) -> dict[str, str]:
@@ -193,12 +226,17 @@ def _built(
     chosen: Mapping[str, Sequence[DataFile]],
     days: Collection[date],
     objectives: Sequence[Objective],
+    known: pa.Table | None,
 ) -> dict[str, DataFrame]:
+    """``known`` are the facts of ends to keep, if they are among the tables."""
     given = {"spark": work.spark, "days": days, "until": newest(work.table(EVENTS)), "objectives": objectives}
     rows = {}
     for name, files in chosen.items():
         source, made = payloads.view_of(name)
-        rows[name] = made(frames.read_files(work.spark, work.table(source).table, files))
+        counted = known is not None and name == _MESSAGES
+        rows[name] = made(frames.read_files(work.spark, work.table(source).table, files, with_file=counted))
+    if known is not None:
+        given["known"] = frames.local(work.spark, known)
     built: dict[str, DataFrame] = {}
     asked = {table.name: inputs(work, table) for table in tables}
     for table in tables:

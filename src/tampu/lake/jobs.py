@@ -35,6 +35,12 @@ _ALWAYS = {
     "spark.sql.codegen.hugeMethodLimit": "8000",  # Java never compiles larger ones
     "spark.sql.files.openCostInBytes": "65536",  # files are many and small: tasks share them by size
 }
+_PLAIN = {
+    "spark.sql.parquet.enableVectorizedReader": "true",
+    # With a limit, Spark computes the size of a batch anew for each row that it gives to Python.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+}
+_PAYLOADS = {"spark.sql.parquet.enableVectorizedReader": "false"}  # it holds thousands of rows at once
 _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -53,9 +59,9 @@ Rows = tuple["DataFrame", Callable[[Batches], Batches] | None]
 def configured(spark: SparkSession, rows: int, *, payloads: bool = False) -> Iterator[None]:
     """Set the session up for this number of rows, and restore the user's settings afterwards.
 
-    Spark's fast reader holds thousands of rows at once, so it is not for ``payloads``, which may be large.
+    ``payloads`` may be large: there a batch of rows must not be as large as it happens to be.
     """
-    wanted = _ALWAYS | {"spark.sql.parquet.enableVectorizedReader": str(not payloads).lower()}
+    wanted = _ALWAYS | (_PAYLOADS if payloads else _PLAIN)
     wanted |= _SMALL if rows <= FEW else _shares(spark, rows)
     before = {name: spark.conf.get(name, None) for name in wanted}
     try:

@@ -185,7 +185,7 @@ class Round:
 
     def _silver(self, have: Position, target: Position, names: Sequence[str]) -> None:
         began = time.monotonic()
-        with jobs.configured(self.spark, self._many(have), payloads=True):
+        with jobs.configured(self.spark, self._many(have), payloads=not self._sized(have)):
             histories = self._histories(have, target)
             found = self.write({name: (frame, None) for name, frame in self._selected(histories, have, target, names)})
             self.took("silver.walk", began)
@@ -206,11 +206,18 @@ class Round:
         counts = [file.rows for name in (EVENTS, MESSAGES) for file in self.table(name).files(after=have)]
         return sum(counts) + self.table(CARRIED).rows()
 
+    def _sized(self, have: Position) -> bool:
+        """Do all rows of bronze.messages past a position say how large their payloads are? Then these are not read."""
+        return all(file.nulls("payload_bytes") == 0 for file in self.table(MESSAGES).files(after=have))
+
     def _histories(self, have: Position, target: Position) -> DataFrame:
         """New events and earlier ones of the same messages: those that had not ended are carried from run to run, those
         that come back (by a replay, or because their store was moved) are looked up."""
         new = self.frame(EVENTS, after=have, upto=target)
         bodies = self.frame(MESSAGES, after=have, upto=target)
+        if self._sized(have):
+            nothing = ("CAST(NULL AS binary) AS payload", "CAST(NULL AS string) AS result")
+            bodies = bodies.selectExpr("* EXCEPT (payload, result)", *nothing)
         old = self.frame(CARRIED)
         if not any(have.values()):
             if self.table(CARRIED).rows():  # days that were let go are carried only, the rest is new
@@ -273,7 +280,7 @@ class Round:
         began = time.monotonic()
         target = self.here.position(EVENTS)
         wanted = " OR ".join(f"day = DATE'{day}'" for day in days)
-        with jobs.configured(self.spark, self._many({}), payloads=True):
+        with jobs.configured(self.spark, self._many({}), payloads=not self._sized({})):
             histories = self._histories({}, target)
             chosen = self._selected(histories, {}, target, SILVER)
             found = self.write(

@@ -19,9 +19,9 @@ from tampu.stores.port import ArrowStore
 READER = "tampu.reader"
 STORE = "tampu.store"
 EVENTS, MESSAGES, AUDIT = "bronze.events", "bronze.messages", "bronze.audit"
-GOLD = tuple(name for name in BY_NAME if name.startswith("gold."))
-WAITING, CARRIED = facts.waiting.name, silver.carried.name
-SILVER = ("silver.attempts", "silver.messages", *(table.name for table in INTERNAL))
+WAITING, CARRIED, ENDED = facts.waiting.name, silver.carried.name, facts.ends.name
+GOLD = (ENDED, *(name for name in BY_NAME if name.startswith("gold.")))
+SILVER = ("silver.attempts", "silver.messages", *(table.name for table in INTERNAL if table.name != ENDED))
 """Silver and the facts, which one pass over the histories of messages gives; carried is the last of them."""
 ALL = (EVENTS, MESSAGES, *SILVER, *GOLD)
 """What follows from the journal."""

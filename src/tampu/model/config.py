@@ -117,16 +117,21 @@ def exponential(base: Duration = 1, *, cap: Duration = 300, jitter: str = "equal
 
 
 def checked_backoff(value: Any) -> Backoff:
-    """A `Backoff` from what users pass: a `Backoff`, a list of delays, a kind, a number, or a mapping."""
+    """A `Backoff` from what users pass: a `Backoff`, a list of delays, a kind, one delay, or a mapping."""
     if isinstance(value, Backoff):
         made = value
     elif isinstance(value, list | tuple):
         seconds = tuple(duration(v, "backoff", error=InvalidConfig) / SECOND for v in value)
         made = Backoff(kind="list", delays=seconds, jitter="none")
-    elif isinstance(value, str):
+    elif isinstance(value, str) and not value.strip()[:1].isdigit():
         made = _convert({"kind": value}, Backoff, "backoff")
     elif isinstance(value, dict):
-        made = _convert(value, Backoff, "backoff")
+        times = {
+            name: duration(value[name], f"backoff {name}", error=InvalidConfig) / SECOND
+            for name in ("base", "cap")
+            if isinstance(value.get(name), str)
+        }
+        made = _convert({**value, **times}, Backoff, "backoff")
     else:
         made = Backoff(kind="fixed", base=duration(value, "backoff", error=InvalidConfig) / SECOND, jitter="none")
     made = _convert(msgspec.to_builtins(made), Backoff, "backoff")

@@ -1,7 +1,7 @@
 """Times are integer microseconds since 1970 (UTC), durations are microseconds.
 
-Users pass ``datetime`` with a time zone, and ``timedelta`` or seconds. Only this module converts them. The random
-numbers for pauses and jitter come from here too.
+Users pass ``datetime`` with a time zone, and ``timedelta``, seconds or texts such as ``5m``. Only this module converts
+them. The random numbers for pauses and jitter come from here too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ CHANCE = random.SystemRandom()
 its processes would get the same jitter, and the program other numbers, because threads of tampu draw in between. This
 one has no state that a fork could copy, and threads may share it."""
 
-Duration = timedelta | int | float
+Seconds = timedelta | int | float
+"""A duration in a body over HTTP: JSON writes a ``timedelta`` as ISO 8601."""
+Duration = Seconds | str
+"""A duration as users pass it: also ``5m``, ``1h30m``, ``500ms``."""
 
 
 class Clock(Protocol):
@@ -43,7 +46,9 @@ class Clock(Protocol):
 
 
 def duration(value: Duration, field: str, *, zero: bool = True, error: type[TampuError] = InvalidMessage) -> int:
-    """Microseconds of a ``timedelta`` or a number of seconds. Refuses negative and infinite ones."""
+    """Microseconds of a ``timedelta``, seconds or a text such as ``5m``. Refuses negative and infinite ones."""
+    if isinstance(value, str):
+        value = seconds_of(value, field, error)
     if isinstance(value, timedelta):
         micros = value // _MICROSECOND
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -52,9 +57,9 @@ def duration(value: Duration, field: str, *, zero: bool = True, error: type[Tamp
         micros = round(value * SECOND) if abs(value) < _LONGEST else int(value) * SECOND  # a float may overflow
     else:
         raise error(
-            f"{field} must be a timedelta or a number of seconds, not {type(value).__name__}",
+            f"{field} must be a timedelta, a number of seconds or a text, not {type(value).__name__}",
             field=field,
-            hint="for example 30, 0.5 or timedelta(minutes=5)",
+            hint='for example 30, 0.5, "5m" or timedelta(minutes=5)',
         )
     if micros < 0 or (micros == 0 and not zero):
         raise error(f"{field} must be {'at least 0' if zero else 'more than 0'}, not {value}", field=field)
@@ -72,6 +77,11 @@ def seconds_of(text: str, field: str, error: type[TampuError] = InvalidMessage) 
     if not parts or "".join(n + unit for n, unit in parts) != text:
         raise error(f"{field} {text!r:.60} is not a duration", field=field, hint=_HINT)
     return float(sum(float(n) * _SECONDS[unit] for n, unit in parts))
+
+
+def numeric(value: Duration | None, field: str) -> Seconds | None:
+    """A text as seconds; other durations as they are."""
+    return seconds_of(value, field) if isinstance(value, str) else value
 
 
 def instant(value: datetime, field: str) -> int:

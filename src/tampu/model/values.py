@@ -94,32 +94,24 @@ def pack_payload(type: str, payload: bytes, content_type: str) -> bytes:
     return _to_msgpack((type, payload) if content_type == JSON else (type, payload, content_type))
 
 
+def pack_pairs(
+    type: str, payload: bytes, content_type: str, headers: dict[str, str] | None, labels: dict[str, str] | None
+) -> bytes:
+    """`pack_body` of a body that has only these fields, in a tenth of the time."""
+    if labels is not None:
+        return _to_msgpack((type, payload, content_type, 0, headers, labels))
+    if headers is not None:
+        return _to_msgpack((type, payload, content_type, 0, headers))
+    return pack_payload(type, payload, content_type)
+
+
 _ARRAY = 0x90
-_PLAIN = {_ARRAY + 2: JSON, _ARRAY + 3: ""}
-"""How what `pack_payload` makes begins, and the content type that it omits."""
+_FEW_FIELDS = (_ARRAY + 2, _ARRAY + 3)
 
 
-class PairsPacker:
-    """Packs bodies that get these headers and labels. If they have only a payload, by adding to their bytes."""
-
-    def __init__(self, headers: dict[str, str] | None, labels: dict[str, str] | None) -> None:
-        self.headers = headers
-        self.labels = labels
-        used = (0, headers, labels) if labels else (0, headers)
-        self._start = bytes((_ARRAY + 3 + len(used),))
-        end = b"".join(map(_to_msgpack, used))
-        self._ends = {first: (_to_msgpack(omitted) if omitted else b"") + end for first, omitted in _PLAIN.items()}
-
-    def packed(
-        self, body: Body, packed: bytes, headers: dict[str, str] | None, labels: dict[str, str] | None
-    ) -> tuple[Body, bytes]:
-        """The body with headers and labels that equal these, and its bytes; ``packed`` are those that it has now."""
-        end = self._ends.get(packed[0])
-        if end is None:
-            body = msgspec.structs.replace(body, headers=headers, labels=labels)
-            return body, pack_body(body)
-        with_pairs = Body(body.type, body.payload, body.content_type, 0, headers, labels)
-        return with_pairs, self._start + packed[1:] + end
+def has_pairs_only(packed: bytes) -> bool:
+    """True if a packed body has no field but type, payload and content type, so that `pack_pairs` can add to it."""
+    return packed[0] in _FEW_FIELDS
 
 
 def encode_result(value: Any) -> bytes:

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 import tampu
 from tampu.model.errors import Forbidden, InvalidMessage, NotFound, TampuError, Unauthorized
+from tampu.server.console import page as console_page
 from tampu.server.http import message_handlers, openapi
 from tampu.server.http.asgi import AsgiApp
 from tampu.server.http.request import KEY, HttpRequest, internal_error, refused
@@ -25,6 +26,7 @@ from tampu.server.routes import (
     events,
     health,
     keys,
+    mcp,
     messages,
     queues,
     reviews,
@@ -43,6 +45,7 @@ ROUTERS = (
     agents.router, agents.followers, definitions.router, topology.router, erasures.router, reviews.router,
     events.router, spark.router,
     keys.router, session.router, dead.router, health.router, console.router, console.pages,
+    mcp.router,
 )  # fmt: skip
 
 
@@ -75,7 +78,12 @@ def framework() -> FastAPI:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, TampuError)
     http_request: HttpRequest = request.scope[KEY]
-    return respond(refused(http_request.server, http_request.id, error))
+    reply = respond(refused(http_request.server, http_request.id, error))
+    if b"text/html" not in http_request.headers.get(b"accept", b""):
+        return reply
+    page = console_page.refused(console_page.root_of(request.scope), http_request.caller, error)  # a person reads it
+    page.headers.update({name: value for name, value in reply.headers.items() if not name.startswith("content-")})
+    return page
 
 
 async def _defect(request: Request, _error: Exception) -> Response:

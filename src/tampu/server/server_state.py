@@ -25,6 +25,8 @@ from tampu.server.auth.grants import ALL_TENANTS, Caller
 from tampu.server.auth.key_cache import KeyUsage
 from tampu.server.budget import Budget
 from tampu.server.claim_sizes import ClaimSizes
+from tampu.server.console.lake import Reports
+from tampu.server.console.last_hour import LastHour
 from tampu.server.events.feed import Types
 from tampu.server.events.tail import Completion, Tail
 from tampu.server.http.long_polls import Poll, Polls
@@ -70,7 +72,11 @@ class ServerState:
         self.tail = Tail(self.core, self.listings)
         self.completion = Completion(self.tail)
         self.types = Types(self.core, self.listings)
+        self.last_hour = LastHour(self.core.engine)
+        self.reports = Reports()
         self._spark_store: SparkStore | None = None
+        self.sqs: Any = None
+        """What requests of SQS clients share, once there was one; see `tampu.server.sqs.handler`."""
         self._key_usage = KeyUsage(self.core, self.authenticator.key_cache)
         self._verbs: dict[str, AllVerbs] = {}
         self.fast_routes: dict[Any, Any] = {}
@@ -85,6 +91,11 @@ class ServerState:
         self.watched_at = 0.0
         """When the store was last checked for changes (monotonic clock)."""
         self.core.settings.watched = True
+
+    @property
+    def revision(self) -> int:
+        """Changes with any document: then what was cached of documents is to be read again."""
+        return self._revision
 
     # -- verbs
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from tampu.model.decoders import convert
 from tampu.model.errors import InvalidConfig
+from tampu.model.times import seconds_of
 
 DEFAULT_FILE = "tampu.toml"
 
@@ -72,8 +73,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     oidc_claim: Annotated[str, _about("The token claim with tenant and grants")] = "tampu"
+    lake: Annotated[str | None, _about("The lake that the console shows; default: beside the store's file")] = None
     public_metrics: Annotated[bool, _about("Serve /metrics without a key, even on a public address")] = False
 
+    sqs: Annotated[bool, _about("Serve the protocol of Amazon SQS at /sqs; see docs/how-to/sqs.md")] = False
     private_webhooks: Annotated[
         bool, _about("Let webhooks go to private, loopback and link-local addresses; off, users cannot reach them")
     ] = False
@@ -88,6 +91,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             return False
 
 
+DURATIONS = frozenset(("journal_retention", "max_wait", "read_timeout", "idle_timeout", "stop_timeout"))
+"""Settings that are durations: also taken as ``5m``."""
+
+
 def load(file: Path | None = None, **flags: Any) -> ServerSettings:
     """Load the settings. Refuses invalid ones, and a public address without auth."""
     if file is not None and not file.is_file():
@@ -97,6 +104,9 @@ def load(file: Path | None = None, **flags: Any) -> ServerSettings:
         if f"TAMPU_{name.upper()}" in os.environ:
             given[name] = os.environ[f"TAMPU_{name.upper()}"]
     given |= {name: value for name, value in flags.items() if value is not None}
+    for name in DURATIONS & given.keys():
+        if isinstance(given[name], str):
+            given[name] = seconds_of(given[name], name, InvalidConfig)
     try:
         made = convert(given, ServerSettings, strict=False)
     except msgspec.ValidationError as error:
@@ -116,7 +126,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         found = tomllib.loads(path.read_text()) if path.is_file() else {}
     except ValueError as error:
         raise InvalidConfig(f"{path}: {error}", field="config") from None
-    found.pop("lake", None)
+    if isinstance(found.get("lake"), dict):
+        del found["lake"]  # the section for the pipeline
     unknown = found.keys() - set(ServerSettings.__struct_fields__)
     if unknown:  # most likely misspelled
         raise InvalidConfig(f"{path}: unknown setting: {', '.join(sorted(unknown))}", field="config")

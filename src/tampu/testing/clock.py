@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tampu.model.times import SECOND, instant, moment
+from tampu.model.times import SECOND, Duration, instant, moment, numeric
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -18,9 +18,10 @@ class FakeClock:
     def now(self) -> int:
         return self._now
 
-    def advance(self, by: timedelta | float) -> None:
-        """Move forward by a ``timedelta`` or seconds; back if negative."""
-        self._now += round((by.total_seconds() if isinstance(by, timedelta) else by) * SECOND)
+    def advance(self, by: Duration) -> None:
+        """Move forward by a ``timedelta``, seconds or ``5m``; back if negative."""
+        seconds = numeric(by, "by") or 0
+        self._now += round((seconds.total_seconds() if isinstance(seconds, timedelta) else seconds) * SECOND)
 
     def move_to(self, time: datetime) -> None:
         """Set the time, which must have a time zone."""

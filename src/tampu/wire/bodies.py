@@ -15,7 +15,7 @@ from tampu.model.errors import InvalidMessage
 from tampu.model.grants import END
 from tampu.model.journal import FollowerStatus, Position, Transition
 from tampu.model.message import JSON, MSGPACK, NewMessage, State
-from tampu.model.times import Duration
+from tampu.model.times import Seconds
 from tampu.wire.media import GROWTH, Form, decode_part
 from tampu.wire.messages import LeaseView, MessageView
 from tampu.wire.problems import ItemError
@@ -38,6 +38,8 @@ class BinaryMessage(NewMessage, frozen=True):
     """A message in MessagePack. The payload is decoded only when it is known to fit."""
 
     payload: msgspec.Raw
+    delay: Seconds | None = None
+    ttl: Seconds | None = None
     labels: Annotated[dict[str, str], _PAIRS] | None = None
     headers: Annotated[dict[str, str], _PAIRS] | None = None
 
@@ -58,6 +60,8 @@ class JsonMessage(NewMessage, frozen=True, kw_only=True):
 
     payload: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     payload_base64: bytes | None = None
+    delay: Seconds | None = None
+    ttl: Seconds | None = None
 
     def plain(self, most: int) -> NewMessage:
         """``most``: the maximum bytes of a payload in the queue."""
@@ -110,8 +114,8 @@ class PublishedMany(msgspec.Struct):
 class Claim(RequestBody):
     queues: Annotated[list[str], Meta(max_length=1000)] | str
     limit: int = 1
-    lease: Duration | None = None
-    wait: Duration = 0
+    lease: Seconds | None = None
+    wait: Seconds = 0
     worker: str | None = None
 
 
@@ -127,7 +131,7 @@ class Settlement(RequestBody, kw_only=True):
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: str | None = None
     traceback: str | None = None
-    delay: Duration | None = None
+    delay: Seconds | None = None
     reason: str | None = None
     max_attempts: int | None = None
     """For nack: the message's new limit, counting this attempt."""
@@ -151,7 +155,7 @@ class Outcomes(msgspec.Struct):
 
 class ExtendItem(RequestBody):
     receipt: str
-    by: Duration | None = None
+    by: Seconds | None = None
 
 
 class Extend(RequestBody):
@@ -171,7 +175,7 @@ class Extended(msgspec.Struct):
 class Note(RequestBody):
     receipt: str
     note: Any
-    by: Duration
+    by: Seconds
 
 
 class Noted(msgspec.Struct, omit_defaults=True):
@@ -265,25 +269,25 @@ class ConfigBody(RequestBody):
 
     status: Status | msgspec.UnsetType | None = msgspec.UNSET
     ordering: Ordering | msgspec.UnsetType | None = msgspec.UNSET
-    ageing: Duration | msgspec.UnsetType | None = msgspec.UNSET
+    ageing: Seconds | msgspec.UnsetType | None = msgspec.UNSET
     group_order: bool | msgspec.UnsetType | None = msgspec.UNSET
     group_concurrency: int | msgspec.UnsetType | None = msgspec.UNSET
     group_rate: float | str | msgspec.UnsetType | None = msgspec.UNSET
     group_burst: int | msgspec.UnsetType | None = msgspec.UNSET
     group_by: GroupBy | msgspec.UnsetType | None = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType | None = msgspec.UNSET
-    lease: Duration | msgspec.UnsetType | None = msgspec.UNSET
-    backoff: Backoff | list[Duration] | float | msgspec.UnsetType | None = msgspec.UNSET
-    ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET
+    lease: Seconds | msgspec.UnsetType | None = msgspec.UNSET
+    backoff: Backoff | list[Seconds] | float | msgspec.UnsetType | None = msgspec.UNSET
+    ttl: Seconds | msgspec.UnsetType | None = msgspec.UNSET
     on_deadline: OnDeadline | msgspec.UnsetType | None = msgspec.UNSET
     consumer_mode: ConsumerMode | msgspec.UnsetType | None = msgspec.UNSET
     on_invalid: OnInvalid | msgspec.UnsetType | None = msgspec.UNSET
-    result_ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET
-    retention: Duration | msgspec.UnsetType | None = msgspec.UNSET
-    dead_retention: Duration | msgspec.UnsetType | None = msgspec.UNSET
+    result_ttl: Seconds | msgspec.UnsetType | None = msgspec.UNSET
+    retention: Seconds | msgspec.UnsetType | None = msgspec.UNSET
+    dead_retention: Seconds | msgspec.UnsetType | None = msgspec.UNSET
     max_dead: int | msgspec.UnsetType | None = msgspec.UNSET
     dead_letter_to: str | msgspec.UnsetType | None = msgspec.UNSET
-    idempotency_window: Duration | msgspec.UnsetType | None = msgspec.UNSET
+    idempotency_window: Seconds | msgspec.UnsetType | None = msgspec.UNSET
     max_depth: int | msgspec.UnsetType | None = msgspec.UNSET
     max_in_flight: int | msgspec.UnsetType | None = msgspec.UNSET
     rate: float | str | msgspec.UnsetType | None = msgspec.UNSET
@@ -329,6 +333,10 @@ class Me(msgspec.Struct):
     version: str
     atomic: str = "eventual"
     """How units become visible: ``isolated`` or ``eventual``."""
+    everywhere: list[str] = []
+    """Permissions that the caller has in all queues."""
+    all_tenants: bool = False
+    """True if the caller may act in every tenant."""
 
 
 PUBLISH = Form(Publish, PublishJson)

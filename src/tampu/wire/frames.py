@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from tampu.model.decoders import from_msgpack
-from tampu.model.times import Duration
+from tampu.model.times import Seconds
 from tampu.wire import bodies
 from tampu.wire.messages import LeaseView
 from tampu.wire.problems import ItemError
@@ -30,7 +30,7 @@ class _FromWorker(msgspec.Struct, tag_field="op", tag=str.lower, forbid_unknown_
 
 class Open(_FromWorker):
     queues: Annotated[list[str], Meta(max_length=1000)]
-    lease: Duration | None = None
+    lease: Seconds | None = None
     worker: str | None = None
 
 

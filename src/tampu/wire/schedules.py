@@ -12,7 +12,7 @@ import msgspec
 
 from tampu.model.message import JSON, NewMessage
 from tampu.model.schedule import Schedule
-from tampu.model.times import Duration
+from tampu.model.times import Seconds
 from tampu.wire.bodies import BinaryMessage, JsonMessage, RequestBody
 from tampu.wire.media import Form
 from tampu.wire.messages import payload_in_json
@@ -24,12 +24,12 @@ class ScheduleBody(RequestBody, kw_only=True):
     queue: str
     message: BinaryMessage
     cron: str | None = None
-    every: Duration | None = None
+    every: Seconds | None = None
     tz: str = "UTC"
     start: datetime | None = None
     end: datetime | None = None
     limit: int | None = None
-    jitter: Duration = 0
+    jitter: Seconds = 0
     missed: str = "once"
     paused: bool | None = None
     """Unchanged if not given."""
@@ -44,6 +44,8 @@ class ScheduledMessage(NewMessage, frozen=True, kw_only=True):
 
     payload: Any = msgspec.UNSET
     payload_base64: bytes | None = None
+    delay: Seconds | None = None
+    ttl: Seconds | None = None
 
 
 class ScheduleView(msgspec.Struct, omit_defaults=True, kw_only=True):

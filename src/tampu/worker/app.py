@@ -14,14 +14,34 @@ from tampu.broker import access
 from tampu.broker.async_store import AsyncStore
 from tampu.broker.store import Store
 from tampu.model.config import Backoff
-from tampu.model.errors import InvalidConfig, InvalidState
+from tampu.model.errors import InvalidConfig, InvalidState, NotFound
+from tampu.model.message import Message
+from tampu.model.similar import did_you_mean
 from tampu.model.times import Duration
 from tampu.worker.periodic import Periodic
-from tampu.worker.tasks import AsyncTask, Middleware, Published, SyncTask, Task, TaskMessage, TaskOptions, overriding
+from tampu.worker.published import Published
+from tampu.worker.retry_policy import Decide, Errors
+from tampu.worker.tasks import AsyncTask, Middleware, SyncTask, Task, TaskMessage, TaskOptions, overriding
 from tampu.worker.transactions import AsyncTaskTransaction, TaskTransaction, by_queue, published
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_INTERNAL = frozenset(
+    (
+        "add",
+        "declared",
+        "open",
+        "opening",
+        "private",
+        "publishing",
+        "receiving",
+        "running",
+        "token",
+        "use",
+        "use_store_at",
+    )
+)
+"""Names for the other modules of tampu. Those of a user are in docs/reference/library.md."""
 
 
 class App(Periodic):
@@ -42,7 +62,7 @@ class App(Periodic):
         self._given = url if isinstance(url, Store) else None
         self.url = None if isinstance(url, Store) else url
         self.tenant = url.tenant if isinstance(url, Store) else tenant
-        self._token = token
+        self.token = token
         self._options = options
         self.middleware = list(middleware)
         self.publishing = overriding(self.middleware, "publish")
@@ -67,21 +87,21 @@ class App(Periodic):
                 hint="use a file or a server as store, or run the task without execution='process'",
             )
         given = {**self._options, **more}
-        if self._token is not None:
-            given["token"] = self._token
+        if self.token is not None:
+            given["token"] = self.token
         return opening.open(self.url, tenant=self.tenant, **given)
 
     def opening(self) -> dict[str, Any]:
         """The url and options with which another process opens the same store."""
         options = {**self._options, "tenant": self.tenant}
-        if self._token is not None:
-            options["token"] = self._token
+        if self.token is not None:
+            options["token"] = self.token
         return {"url": None if self.url is None else os.fspath(self.url), "options": options}
 
-    def use_store_at(self, url: str | None, tenant: str) -> None:
+    def use_store_at(self, url: str | None, tenant: str, token: str | None = None) -> None:
         """In a child process: use the store of the worker."""
         self._store_unreachable = str(url).startswith("memory:")
-        self.url, self.tenant = url, tenant
+        self.url, self.tenant, self.token = url, tenant, token
 
     @property
     def private(self) -> bool:
@@ -144,6 +164,8 @@ class App(Periodic):
         timeout: Duration | None = None,
         backoff: Backoff | Sequence[Duration] | str | Duration | None = None,
         execution: str = "auto",
+        retry_on: Errors | Decide | None = None,
+        dead_on: Errors | None = None,
     ) -> Decorator: ...
     def task(  # type: ignore[misc]  # signature 3 is called without a function
         self,
@@ -156,13 +178,19 @@ class App(Periodic):
         timeout: Duration | None = None,
         backoff: Any = None,
         execution: str = "auto",
+        retry_on: Errors | Decide | None = None,
+        dead_on: Errors | None = None,
     ) -> Any:
         """Make a function a task. ``name`` is the type of its messages; the default is the name of the function.
 
         ``max_attempts`` and ``backoff`` default to the queue's settings. ``timeout`` limits one attempt. ``execution``
         is ``auto`` (async functions on the event loop, others in threads) or ``process`` (a child that can be killed).
+
+        Every exception is retried, or only those of the classes ``retry_on``, or all but those of ``dead_on``: with
+        another one the message is dead at once. ``retry_on`` may be a function of (exception, number of the attempt):
+        True retries, a duration retries after it, False or None does not.
         """
-        options = TaskOptions.of(queue, max_attempts, timeout, backoff, execution)
+        options = TaskOptions.of(queue, max_attempts, timeout, backoff, execution, retry_on, dead_on)
         known = sys._getframe(1).f_locals  # annotations may use names that are local to the caller
 
         def register(function: Any) -> Any:
@@ -185,6 +213,25 @@ class App(Periodic):
     def queues(self) -> list[str]:
         """The queues of the tasks, without repeats."""
         return list(dict.fromkeys(task.settings.queue for task in self.tasks.values())) or ["default"]
+
+    def find(self, id: str) -> Published[Any]:
+        """A published task by the id of its message. Raises `NotFound`, also if it is not of a task of this app."""
+        return self._found(self.store.get(id))
+
+    async def find_async(self, id: str) -> Published[Any]:
+        return self._found(await self.store_async.get(id))
+
+    def _found(self, message: Message) -> Published[Any]:
+        task = self.tasks.get(message.type)
+        if task is None:
+            like = did_you_mean(message.type, self.tasks)
+            raise NotFound(
+                f"this app has no task named {message.type}{like}", field="type", hint="read it with app.store.get"
+            )
+        return Published(task, message)
+
+    def __dir__(self) -> list[str]:
+        return sorted(name for name in super().__dir__() if not name.startswith("_") and name not in _INTERNAL)
 
     # -- publishing
 

@@ -52,6 +52,10 @@ class WrongArguments(InvalidMessage):
     """Arguments that do not fit the task's parameters."""
 
 
+class WrongResult(Exception):
+    """A result that does not match the task's return annotation."""
+
+
 class Arguments:
     """Encodes and decodes the arguments and the result of one function."""
 
@@ -83,11 +87,20 @@ class Arguments:
             self._decode = from_json(self._struct, dec_hook=decode_other).decode
             self._decode_msgpack = from_msgpack(self._struct, dec_hook=decode_other).decode
             self._returns = from_msgpack(hints.get("return", Any), dec_hook=decode_other)
+            self._checks_result = hints.get("return", Any) not in (Any, object)
         except TypeError as error:
             raise InvalidConfig(
                 f"the parameters of {function.__qualname__} cannot be sent: {error}", field="task"
             ) from error
         self._count = len(self._positional)
+        self.may_return_none = not self._checks_result or self._accepts(_encode_msgpack(None))
+
+    def _accepts(self, raw: bytes) -> bool:
+        try:
+            self._returns.decode(raw)
+        except Exception:  # a type with its own decoder may raise anything
+            return False
+        return True
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str]:
         """(payload, content type) of a call; raises `WrongArguments`."""
@@ -169,16 +182,24 @@ class Arguments:
         return None if raw is None else self._returns.decode(raw)
 
     def pack_result(self, value: Any) -> msgspec.Raw | None:
-        """Encode a result; raises `TypeError` and the like for a value that would not be read back unchanged.
-
-        The value must survive by itself, or with the return annotation of the function.
-        """
-        if value is None:
+        """Encode a result. Raises `WrongResult` if it does not match the return annotation, and `TypeError` and the
+        like if it would not be read back unchanged, by itself or with the annotation."""
+        if value is None and self.may_return_none:
             return None
         raw = _encode_msgpack(value)
-        if values.find_change(value, _decode_any(raw)) is not None:
-            values.pack(value, _encode_msgpack, self._returns.decode)
+        read = self._decode_result if self._checks_result else _decode_any
+        if values.find_change(value, read(raw)) is not None and (
+            read is _decode_any or values.find_change(value, _decode_any(raw)) is not None
+        ):
+            values.pack(value, _encode_msgpack, read)
         return msgspec.Raw(raw)
+
+    def _decode_result(self, raw: bytes) -> Any:
+        try:
+            return self._returns.decode(raw)
+        except (msgspec.ValidationError, ValueError) as error:
+            name = self._function.__qualname__
+            raise WrongResult(f"the result does not match the annotation of {name}: {error}") from error
 
 
 def _field(parameter: inspect.Parameter, kind: Any) -> Any:

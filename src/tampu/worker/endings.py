@@ -13,9 +13,10 @@ from tampu.model.message import Lease
 from tampu.model.outcome import Ack, AskReview, Nack, Reject, Release, Settlement
 from tampu.model.reasons import DECODE_FAILED, RESULT_INVALID, RETRIES_EXHAUSTED, UNRECOVERABLE
 from tampu.model.times import CHANCE, SECOND, Duration
-from tampu.worker.arguments import WrongArguments
+from tampu.worker.arguments import WrongArguments, WrongResult
 from tampu.worker.current import CANCELLED, LOST, STOPPING, TIMED_OUT, Current
 from tampu.worker.exceptions import Cancelled, Retry, Review, Snooze, TimedOut
+from tampu.worker.retry_policy import RetryPolicy
 
 _REASON_CHARACTERS = 128
 _SELF_EXPLAINING = (TypeError, ValueError, NotImplementedError, RecursionError, msgspec.MsgspecError, TampuError)
@@ -28,7 +29,7 @@ class AttemptsUsed(Exception):
 
 def returned(work: Current, value: Any) -> Settlement:
     """The function returned a value."""
-    if value is None:
+    if value is None and work.task.arguments.may_return_none:
         return Ack(work.lease)
     try:
         return Ack(work.lease, work.task.arguments.pack_result(value))
@@ -38,6 +39,8 @@ def returned(work: Current, value: Any) -> Settlement:
 
 def bad_result(lease: Lease, error: Exception) -> Settlement:
     """Reject, not retry: another attempt would repeat the work and fail again."""
+    if isinstance(error, WrongResult):
+        return Reject(lease, RESULT_INVALID, str(error))
     text = str(error) if isinstance(error, _SELF_EXPLAINING) else _describe(error)[0]
     return Reject(lease, RESULT_INVALID, f"the result cannot be stored: {text}")
 
@@ -48,19 +51,19 @@ def not_begun(work: Current, error: BaseException) -> Settlement | None:
         return Reject(work.lease, DECODE_FAILED, str(error))
     if isinstance(error, AttemptsUsed):
         return Reject(work.lease, RETRIES_EXHAUSTED, str(error))
-    return raised(work, error)
+    return raised(work, error, in_task=False)
 
 
-def raised(work: Current, error: BaseException) -> Settlement | None:
+def raised(work: Current, error: BaseException, *, in_task: bool = True) -> Settlement | None:
     """The function raised. None: nothing to settle, another worker has the message."""
     try:
-        return _raised(work, error)
+        return _raised(work, error, in_task=in_task)
     except Exception as failure:  # the raised error has invalid fields; the attempt has failed all the same
         text = f"{type(error).__name__}, which cannot be described: {_describe(failure)[0]}"
         return _nack(work, text)
 
 
-def _raised(work: Current, error: BaseException) -> Settlement | None:
+def _raised(work: Current, error: BaseException, *, in_task: bool) -> Settlement | None:
     lease = work.lease
     if work._stop is not None:
         asked = stopped(work)
@@ -75,8 +78,21 @@ def _raised(work: Current, error: BaseException) -> Settlement | None:
         return _nack(work, text, trace, error.after)
     if isinstance(error, TimedOut) or work._stop == TIMED_OUT:
         return _nack(work, timeout_text(work), _describe(error)[1])
+    return _failed(work, error, work.task.settings.retry if in_task else None)
+
+
+def _failed(work: Current, error: BaseException, policy: RetryPolicy | None) -> Settlement:
+    """By the task's ``retry_on`` and ``dead_on``: another attempt, or the message is dead."""
     text, trace = _describe(error)
-    return _nack(work, text, trace)
+    if policy is None:
+        return _nack(work, text, trace)
+    try:
+        again = policy.retry(error, work.attempt)
+    except Exception as failure:  # a function of the user
+        return _nack(work, f"{text} (and retry_on failed: {_describe(failure)[0]})", trace)
+    if again is False:
+        return Reject(work.lease, UNRECOVERABLE, text, trace)
+    return _nack(work, text, trace, None if again is True else again)
 
 
 def _describe(error: BaseException) -> tuple[str | None, str | None]:

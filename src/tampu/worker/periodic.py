@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from tampu.broker import validate
+from tampu.broker.schedules import times
 from tampu.model.errors import InvalidConfig
 from tampu.model.schedule import Schedule
+from tampu.model.similar import did_you_mean
 from tampu.model.times import Duration
 
 if TYPE_CHECKING:
@@ -27,6 +30,28 @@ _FIELDS = (
     "type", "priority", "delay", "ttl", "deadline", "key", "labels", "headers", "max_attempts", "correlation_id",
     "causation_id", "parent_id", "group", "source", "content_type", "hold",
 )  # fmt: skip
+
+
+class ScheduleTerms(TypedDict, total=False):
+    """Options of every schedule, as in `Store.schedules`."""
+
+    start: datetime | None
+    end: datetime | None
+    limit: int | None
+    jitter: Duration
+    missed: str
+    paused: bool | None
+
+
+class ScheduleTimes(ScheduleTerms, total=False):
+    """When a schedule fires: by ``cron`` or ``every``."""
+
+    cron: str | None
+    every: Duration | None
+    tz: str
+
+
+_TERMS = frozenset(ScheduleTerms.__annotations__)
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -59,12 +84,13 @@ class Periodic:
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        **terms: Any,
+        **terms: Unpack[ScheduleTerms],
     ) -> Callable[[T], T]:
         """Run the task by a cron expression: ``@app.cron("*/5 * * * *", tz="Europe/Rome")`` above ``@app.task``.
 
         ``name`` is the name of the schedule; the default is the task's. The task is called with ``args`` and
-        ``kwargs``. ``start end limit jitter missed`` are those of `Store.schedules`.
+        ``kwargs``. ``start end limit jitter missed`` are those of `Store.schedules`. Wrong times are refused here, not
+        when a worker starts.
         """
         return self._declare(name, args, kwargs or {}, {"cron": expression, "tz": tz, **terms})
 
@@ -75,15 +101,22 @@ class Periodic:
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        **terms: Any,
+        **terms: Unpack[ScheduleTerms],
     ) -> Callable[[T], T]:
-        """Run the task at an interval: ``@app.every(30)`` above ``@app.task``."""
+        """Run the task at an interval: ``@app.every("5m")`` above ``@app.task``."""
         return self._declare(name, args, kwargs or {}, {"every": interval, **terms})
 
     def _declare(
         self, name: str | None, args: Sequence[Any], kwargs: Mapping[str, Any], terms: Mapping[str, Any]
     ) -> Callable[[T], T]:
         from tampu.worker.tasks import Task
+
+        for unknown in terms.keys() - _TERMS - {"cron", "every", "tz"}:
+            hint = f"options are {', '.join(sorted(_TERMS))}; fields of the message are for task.options"
+            raise InvalidConfig(
+                f"a schedule has no option {unknown}{did_you_mean(unknown, _TERMS)}", field=unknown, hint=hint
+            )
+        times.checked(**terms)
 
         def declare(task: T) -> T:
             if not isinstance(task, Task):
@@ -98,7 +131,7 @@ class Periodic:
 
         return declare
 
-    def schedule(self, name: str, message: TaskMessage[Any], **terms: Any) -> Schedule:
+    def schedule(self, name: str, message: TaskMessage[Any], **terms: Unpack[ScheduleTimes]) -> Schedule:
         """Schedule a call: ``app.schedule("nightly", report.message("sales"), cron="0 3 * * *")``."""
         new = message.new
         fields = {field: getattr(new, field) for field in _FIELDS}

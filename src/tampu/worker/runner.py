@@ -13,6 +13,7 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from tampu.model.errors import InvalidConfig
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, AskReview, Nack, Reject, Release, Settlement
 from tampu.model.reasons import UNKNOWN_TASK
+from tampu.model.similar import did_you_mean
 from tampu.worker import endings
 from tampu.worker.app import App
 from tampu.worker.claimer import Claimer
@@ -140,6 +142,10 @@ class Runner:
     @property
     def held(self) -> int:
         return len(self._held)
+
+    def held_by_task(self) -> dict[str, int]:
+        """Leased messages of this worker, by task."""
+        return dict(Counter(work.task.name for work in list(self._held.values())))
 
     @property
     def stopping(self) -> bool:
@@ -261,7 +267,7 @@ class Runner:
     def _unknown(self, lease: Lease) -> None:
         """Perhaps a newer worker knows the task. Nothing is lost: at worst it is dead-lettered and can be replayed."""
         kind = lease.message.type
-        error = f"this worker has no task named {kind}"
+        error = f"this worker has no task named {kind}{did_you_mean(kind, self.app.tasks)}"
         log.warning("%s %s: %s", kind, lease.id, error)
         settlement: Settlement = Nack(lease, error, self.UNKNOWN_SECONDS)
         if self.options.unknown == "reject":

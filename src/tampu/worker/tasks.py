@@ -6,20 +6,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
-from tampu.broker import access, notes, validate
+from tampu.broker import validate
 from tampu.model.config import Backoff, checked_backoff
 from tampu.model.errors import InvalidConfig
-from tampu.model.message import JSON, Encoded, Message, NewMessage, State
-from tampu.model.states import TERMINAL
+from tampu.model.message import JSON, Encoded, Message, NewMessage
+from tampu.model.similar import did_you_mean
 from tampu.model.times import SECOND, Duration, duration
 from tampu.worker.arguments import Arguments
-from tampu.worker.exceptions import TaskFailed
+from tampu.worker.published import Published
+from tampu.worker.retry_policy import Errors, RetryPolicy
 
 if TYPE_CHECKING:
     from tampu.worker.app import App
@@ -29,9 +30,49 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Execution = Literal["auto", "process"]
-_LONG = 3600.0
 _NOTHING = contextlib.nullcontext()
-_FIELDS = frozenset(NewMessage.__struct_fields__) - {"payload", "type", "content_type"} | {"queue"}
+
+
+class PublishOptions(TypedDict, total=False):
+    """What `Task.options` takes: another queue, and fields of the message."""
+
+    queue: str
+    priority: int
+    delay: Duration | None
+    run_at: datetime | None
+    ttl: Duration | None
+    deadline: datetime | None
+    key: str | None
+    idempotency_key: str | None
+    labels: dict[str, str] | None
+    headers: dict[str, str] | None
+    max_attempts: int | None
+    correlation_id: str | None
+    causation_id: str | None
+    parent_id: str | None
+    group: str | None
+    source: str | None
+    hold: str | None
+    id: str | None
+    review: str | dict[str, Any] | None
+
+
+_FIELDS = frozenset(PublishOptions.__annotations__)
+_ELSEWHERE = {
+    "delay": "publish(…)",
+    "apply_async": "options(delay=60, queue=…).publish(…)",
+    "apply": "publish(…)",
+    "send": "publish(…)",
+    "send_with_options": "options(delay=60, queue=…).publish(…)",
+    "enqueue": "publish(…)",
+    "kiq": "publish(…)",
+    "defer": "publish(…)",
+    "schedule": "options(run_at=…).publish(…), or @app.cron",
+    "s": "message(…)",
+    "si": "message(…)",
+    "signature": "message(…)",
+}
+"""What other task queues call it."""
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
@@ -43,10 +84,19 @@ class TaskOptions(msgspec.Struct, frozen=True):
     """Seconds."""
     backoff: Backoff | None = None
     execution: Execution = "auto"
+    retry: RetryPolicy | None = None
+    """None: every error is retried."""
 
     @classmethod
     def of(
-        cls, queue: str, max_attempts: int | None, timeout: Duration | None, backoff: Any, execution: str
+        cls,
+        queue: str,
+        max_attempts: int | None,
+        timeout: Duration | None,
+        backoff: Any,
+        execution: str,
+        retry_on: Any,
+        dead_on: Errors | None,
     ) -> TaskOptions:
         if execution not in ("auto", "process"):
             raise InvalidConfig(
@@ -59,6 +109,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
             None if timeout is None else duration(timeout, "timeout", zero=False, error=InvalidConfig) / SECOND,
             None if backoff is None else checked_backoff(backoff),
             cast(Execution, execution),
+            RetryPolicy.of(retry_on, dead_on),
         )
 
 
@@ -75,52 +126,6 @@ class TaskMessage(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
     def stored(self) -> NewMessage | Encoded:
         """As it is published. Most are simple, which costs a third."""
         return Encoded(self.new.payload, self.new.content_type or JSON, self.task.name) if self.simple else self.new
-
-
-class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
-    """A task that was published."""
-
-    task: Task[Any, R]
-    message: Message
-
-    @property
-    def id(self) -> str:
-        return self.message.id
-
-    def __repr__(self) -> str:
-        return f"<{self.task.name} {self.id}>"
-
-    def result(self, timeout: Duration | None = None) -> R:
-        """Wait for the result of the task. Raises `TimeoutError`, or `TaskFailed` if the message was not done."""
-        store, until = self.task.app.store, _until(timeout)
-        while True:
-            found = store.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
-            if found.state in TERMINAL or time.monotonic() >= until:
-                return self._read(found)
-
-    async def result_async(self, timeout: Duration | None = None) -> R:
-        store, until = self.task.app.store_async, _until(timeout)
-        while True:
-            found = await store.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
-            if found.state in TERMINAL or time.monotonic() >= until:
-                return self._read(found)
-
-    def progress(self) -> tuple[float, str | None] | None:
-        """The task's last progress report: a number from 0 to 1, and a text. None if there is none yet."""
-        store = self.task.app.store
-        note = access.run(store, access.verbs(store).read_note(self.id)) or {}
-        return (note[notes.PROGRESS], note.get(notes.TEXT)) if notes.PROGRESS in note else None
-
-    def _read(self, found: Message) -> R:
-        if found.state is State.DONE:
-            return cast(R, self.task.arguments.read_result(found.result_raw))
-        if found.state in TERMINAL:
-            raise TaskFailed(found)
-        raise TimeoutError(f"{self!r} has not ended yet; it is {found.state}")
-
-
-def _until(timeout: Duration | None) -> float:
-    return float("inf") if timeout is None else time.monotonic() + duration(timeout, "timeout") / SECOND
 
 
 class Task(Generic[P, R]):
@@ -153,12 +158,20 @@ class Task(Generic[P, R]):
         # Read when first needed: annotations may name what is defined further down.
         return Arguments(self.function, self._known)
 
-    def options(self, **fields: Any) -> Task[P, R]:
+    if not TYPE_CHECKING:  # a type checker knows all attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            instead = _ELSEWHERE.get(name)
+            if instead is not None:
+                raise AttributeError(f"a task has no {name}; use .{instead}", name=name, obj=self)
+            raise AttributeError(f"a task has no attribute {name}", name=name, obj=self)
+
+    def options(self, **options: Unpack[PublishOptions]) -> Self:
         """The same task, published with other message fields (`delay`, `priority`, `key` …) or to another queue."""
-        unknown = set(fields) - _FIELDS
-        if unknown:
+        fields: dict[str, Any] = dict(options)
+        for unknown in fields.keys() - _FIELDS:
             raise InvalidConfig(
-                f"unknown option: {', '.join(sorted(unknown))}", field=min(unknown),
+                f"unknown option: {unknown}{did_you_mean(unknown, _FIELDS)}", field=unknown,
                 hint=f"options are {', '.join(sorted(_FIELDS))}",
             )  # fmt: skip
         settings = self.settings

@@ -9,7 +9,8 @@ from tampu.broker.async_store import AsyncTransaction
 from tampu.broker.store import Transaction
 from tampu.model.message import Message
 from tampu.worker.current import current
-from tampu.worker.tasks import Published, TaskMessage
+from tampu.worker.published import Published
+from tampu.worker.tasks import TaskMessage
 
 R = TypeVar("R")
 

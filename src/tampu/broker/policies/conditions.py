@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from tampu.broker.plain_batch import PlainBatch
 from tampu.broker.policies import cel, seen
 from tampu.broker.publish_steps import Draft
 from tampu.model.errors import InvalidMessage
@@ -25,6 +26,7 @@ _HOW: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _MOST_INT = (1 << 63) - 1
+_NUMBERS = frozenset({int, float})
 _MISSING = object()
 _PAIRS = frozenset({"headers", "labels"})
 _FIELDS = _PAIRS | {"queue", "type", "priority", "correlation_id", "key", "group", "source"}
@@ -82,8 +84,10 @@ Condition = Callable[[View], bool | None]
 
 
 def parse(source: str) -> list[Comparison] | None:
-    """The comparisons of an expression; None if it has anything else."""
+    """The comparisons of an expression, none if it is ``true``; None if it has anything else."""
     found: list[Comparison] = []
+    if source.strip() == "true":
+        return found
     at = 0
     while match := _COMPARISON.match(source, at):
         number, single, double = match["number"], match["single"], match["double"]
@@ -129,6 +133,34 @@ def _test(comparison: Comparison) -> Condition:
         return compare(value, literal) if comparable(value, literal) else None
 
     return test
+
+
+def column_test(comparisons: Sequence[Comparison], batch: PlainBatch) -> list[bool] | None:
+    """For each message of a plain batch whether all these comparisons are true. None: CEL must decide."""
+    found = [True] * len(batch.raws)
+    for path, how, literal in comparisons:
+        values = column(path, literal, batch)
+        if values is None:
+            return None
+        compare = _HOW[how]
+        found = [before and compare(value, literal) for before, value in zip(found, values, strict=True)]
+    return found
+
+
+def column(path: tuple[str, ...], literal: int | str, batch: PlainBatch) -> list[Any] | None:
+    """A field of the messages of a plain batch; None if not all can be compared with the literal as CEL does."""
+    first, *names = path
+    if first == "payload" and batch.largest <= cel.MOST_PAYLOAD:
+        values = batch.column(tuple(names))
+        kinds = set(map(type, values))
+        if type(literal) is str:
+            return values if kinds == {str} else None
+        numbers = kinds <= _NUMBERS and min(values) >= -_MOST_INT and max(values) <= _MOST_INT
+        return values if numbers else None
+    if names or first not in _FIELDS - _PAIRS:
+        return None
+    value = {"queue": batch.queue, "type": batch.type, "priority": 0}.get(first, "")
+    return [value] * len(batch.raws) if comparable(value, literal) else None
 
 
 def comparable(value: Any, literal: int | str) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from tampu.broker import validate
 from tampu.broker.core import Read, Steps
-from tampu.broker.schedules import stored, ticks
+from tampu.broker.schedules import stored, times
 from tampu.broker.schedules.stored import StoredSchedule
 from tampu.broker.schedules.ticks import Timing
 from tampu.broker.verbs import Verbs
@@ -17,7 +17,7 @@ from tampu.engines import port
 from tampu.model.errors import InvalidMessage, NotFound, VersionConflict
 from tampu.model.message import Message, NewMessage
 from tampu.model.schedule import Schedule
-from tampu.model.times import Duration, duration, instant
+from tampu.model.times import Duration
 
 _TRIES = 20
 
@@ -122,34 +122,8 @@ class ScheduleVerbs(Verbs):
         item = validate.item(queue, self._settings(validate.name(queue, "queue")), new)
         if new.headers is not None and len(new.headers) > stored.MOST_HEADERS:
             raise InvalidMessage(f"a schedule can have at most {stored.MOST_HEADERS} headers", field="headers")
-        if (cron is None) == (every is None):
-            raise InvalidMessage("give either cron or every", field="cron", hint="such as cron='*/5 * * * *'")
-        ticks.checked_zone(tz)
-        if every is not None and tz != "UTC":
-            raise InvalidMessage("an interval has no time zone", field="tz", hint="omit tz, or use cron")
-        every_us = None if every is None else duration(every, "every")
-        if every_us is not None and every_us < ticks.SHORTEST_US:
-            raise InvalidMessage("every must be at least a second", field="every")
-        start_us = None if start is None else instant(start, "start")
-        end_us = None if end is None else instant(end, "end")
-        if start_us is not None and end_us is not None and end_us < start_us:
-            raise InvalidMessage("end is before start", field="end")
-        if cron is not None:
-            cron = ticks.checked_cron(cron, tz, 0)
-        return Terms(
-            queue,
-            item,
-            new,
-            cron,
-            every_us,
-            tz,
-            start_us,
-            end_us,
-            None if limit is None else validate.whole(limit, "limit", 1, 10**15),
-            duration(jitter, "jitter"),
-            ticks.checked_missed(missed),
-            _flag(paused, "paused"),
-        )
+        found = times.checked(cron, every, tz, start, end, limit, jitter, missed, paused)
+        return Terms(queue, item, new, *msgspec.structs.astuple(found))
 
     def put_terms(self, name: str, terms: Terms) -> Steps[Schedule]:
         yield from self._register()
@@ -288,12 +262,6 @@ def _paused(schedule: StoredSchedule, paused: bool, now: int) -> StoredSchedule:
     if schedule.paused == paused:
         return schedule
     return msgspec.structs.replace(schedule, paused=paused, after_us=schedule.after_us if paused else now)
-
-
-def _flag(value: Any, field: str) -> bool | None:
-    if value is not None and not isinstance(value, bool):
-        raise InvalidMessage(f"{field} must be true or false", field=field)
-    return value
 
 
 def _keeps_changing(name: str) -> VersionConflict:

@@ -14,7 +14,6 @@ from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.model.decoders import convert
 from tampu.model.message import JSON, NewMessage
 from tampu.model.schedule import Schedule
-from tampu.model.times import seconds_of
 
 Seconds = float | str
 """A number, or such as ``5m``."""
@@ -71,8 +70,8 @@ class ScheduleSection(Section):
     def plan(self, engine: Engine, verbs: Any, name: str, fields: Fields, document: Document | None) -> Plan | None:
         entry = convert(fields, ScheduleEntry)
         terms = verbs.terms(
-            name, entry.queue, _message(entry), entry.cron, _seconds(entry.every, "every"), entry.tz, entry.start,
-            entry.end, entry.limit, _seconds(entry.jitter, "jitter"), entry.missed, entry.paused,
+            name, entry.queue, _message(entry), entry.cron, entry.every, entry.tz, entry.start,
+            entry.end, entry.limit, entry.jitter, entry.missed, entry.paused,
         )  # fmt: skip
         old = None if document is None else stored.read(document)
         new = changed_schedule(old, terms, engine.now())
@@ -99,14 +98,10 @@ class ScheduleSection(Section):
         return ScheduleEntry, set()
 
 
-def _seconds(value: Seconds | None, field: str) -> Any:
-    return seconds_of(value, field) if isinstance(value, str) else value
-
-
 def _message(entry: ScheduleEntry) -> NewMessage:
     payload = entry.payload if entry.payload_base64 is None else entry.payload_base64
     more: dict[str, Any] = {name: getattr(entry, name) for name in _OF_MESSAGE}
-    return NewMessage(payload, delay=_seconds(entry.delay, "delay"), ttl=_seconds(entry.ttl, "ttl"), **more)
+    return NewMessage(payload, delay=entry.delay, ttl=entry.ttl, **more)
 
 
 def _fields(schedule: Schedule) -> Fields:
@@ -136,5 +131,5 @@ def _fields(schedule: Schedule) -> Fields:
     return plain(entry)
 
 
-def _number(value: timedelta | float | None) -> float | None:
+def _number(value: Any) -> Any:
     return value.total_seconds() if isinstance(value, timedelta) else value

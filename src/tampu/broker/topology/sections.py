@@ -11,9 +11,8 @@ from tampu.broker.admin import reorder
 from tampu.broker.admin.verbs import check_dead_letter_to, needed_follower
 from tampu.broker.policies.definitions import DOCUMENT, MOST, Kind, calls_to_delete, calls_to_put, newest
 from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
-from tampu.model.config import DURATIONS, SYSTEM, QueueConfig, change, read_config
+from tampu.model.config import SYSTEM, QueueConfig, change, read_config
 from tampu.model.errors import InvalidConfig
-from tampu.model.times import seconds_of
 from tampu.model.topology import TopologyChange
 
 Fields = dict[str, Any]
@@ -94,10 +93,9 @@ class QueueSection(Section):
     def plan(self, engine: Engine, verbs: Any, name: str, fields: Fields, document: Document | None) -> Plan | None:
         validate.queue_or_scope(name)
         old = None if document is None else read_config(document.value)
-        given = {field: _seconds(field, value) for field, value in fields.items()}
-        if given.get("dead_letter_to"):
-            check_dead_letter_to(name, given["dead_letter_to"])
-        new = change(QueueConfig(status=None if old is None else old.status), given)
+        if fields.get("dead_letter_to"):
+            check_dead_letter_to(name, fields["dead_letter_to"])
+        new = change(QueueConfig(status=None if old is None else old.status), fields)
         if new == old:
             return None
         calls: list[PutDocument | DeleteDocument] = [
@@ -123,10 +121,6 @@ class QueueSection(Section):
 
     def schema(self) -> tuple[Any, set[str]]:
         return QueueConfig, set()
-
-
-def _seconds(field: str, value: Any) -> Any:
-    return seconds_of(value, field, InvalidConfig) if field in DURATIONS and isinstance(value, str) else value
 
 
 def changed_fields(before: Fields | None, after: Fields | None) -> set[str]:

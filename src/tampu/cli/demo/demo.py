@@ -6,6 +6,7 @@ import contextlib
 import random
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from tampu.cli.session import Session
 DEMO_URL = "tampu-demo.db"
 SERVED = ("webhooks", "emails", "reports")
 WORKERS = 3
+_TRICKLE_SECONDS = 1.0
 
 
 class Workload:
@@ -128,7 +130,7 @@ def demo(
     session: Session,
     fast: Annotated[bool, option("--fast", "Take about a second, without the lake")] = False,
     lake: Annotated[
-        bool | None, option("--lake/--no-lake", "Run the pipeline at the end (default: if tampu[spark] is installed)")
+        bool | None, option("--lake/--no-lake", "Run the pipeline, as a second act (default: if tampu[spark] is there)")
     ] = None,
     serve: Annotated[
         bool | None, option("--serve/--no-serve", "Serve the dashboard (default: if tampu[server] is installed)")
@@ -136,8 +138,8 @@ def demo(
 ) -> None:
     """Show queues at work for some seconds, in ./tampu-demo.db (or --url). The store stays for you to explore.
 
-    A server shows the dashboard meanwhile; in a terminal, until you press Ctrl-C. At the end the pipeline writes the
-    lake, and the insights are printed.
+    A server shows the dashboard meanwhile; in a terminal, until you press Ctrl-C. The second act is the lake: the
+    pipeline writes every transition to tables, and the insights are printed.
     """
     session = replace(session, url=session.url or DEMO_URL)
     wanted = server.possible() and not fast and not session.json if serve is None else serve
@@ -146,14 +148,36 @@ def demo(
         store = stack.enter_context(served.open(session) if served else session.open_or_create(maintenance=True))
         show = Show(session, store, *((0.1, 0.8) if fast else (1.0, 8.0)))
         summary = show.run(served)
-        if demo_lake.possible() and not fast if lake is None else lake:
-            summary |= demo_lake.run(session)
-        if session.json:
-            session.out.document(summary)
-            return
-        _print_summary(session, summary)
-        if served is not None and server.watched(session):
-            show.continue_watched(served)
+        if not session.json:
+            _print_summary(session, summary)
+        second = demo_lake.wanted() and not fast if lake is None else lake
+        watched = served is not None and server.watched(session)
+        with show.going_on() if watched or (second and served is not None) else contextlib.nullcontext():
+            if second:
+                try:
+                    summary |= _second_act(session)
+                except KeyboardInterrupt:
+                    session.out.line("\nStopped before the lake was ready. The store stays; run it again to go on.")
+                    return
+            if session.json:
+                session.out.document(summary)
+            if served is not None and watched:
+                server.stay(session, served)
+
+
+def _second_act(session: Session) -> dict[str, Any]:
+    if not session.json:
+        session.out.line("\nSecond act: the lake. Every change of every message becomes a row of a table.", "bold")
+    demo_lake.install(session)
+    made = demo_lake.run(session)
+    if not session.json:
+        session.out.line("\nTry:\n")
+        _print_commands(
+            session,
+            (("sql", "SELECT state, count(*) FROM silver.messages GROUP BY state"), "query the lake"),
+            (("insights", "--html", "tampu-demo.html"), "a report with charts"),
+        )
+    return made
 
 
 class Show:
@@ -199,13 +223,23 @@ class Show:
             **({} if served is None else {"server": served.url}),
         }
 
-    def continue_watched(self, served: server.Served) -> None:
-        """Continue while a person watches."""
-        workers = Workers(self._store, self._time_scale)
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """The workers, and a little to do, while the block runs."""
+        workers, ended = Workers(self._store, self._time_scale), threading.Event()
+
+        def trickle() -> None:
+            while not ended.wait(_TRICKLE_SECONDS):
+                self._work.more()
+
+        publisher = threading.Thread(target=trickle, name="publisher", daemon=True)
         workers.start()
+        publisher.start()
         try:
-            server.stay(self._session, served, self._work.more)
+            yield
         finally:
+            ended.set()
+            publisher.join()
             workers.stop()
 
 
@@ -223,17 +257,14 @@ def _served(store: tampu.Store) -> list[tampu.Stats]:
 
 def _print_summary(session: Session, summary: dict[str, Any]) -> None:
     say = session.out.line
-    lake = (
-        (("sql", "SELECT state, count(*) FROM silver.messages GROUP BY state"), "query the lake"),
-        (("insights", "--html", "tampu-demo.html"), "a report with charts"),
-    )
     say(
         f"\n{summary['published']} messages published, {summary['done']} done in {summary['seconds']:.1f} s;"
         f" {summary['failed_attempts']} attempts failed.",
         "bold",
     )
     say(f"Left in {session.url} for you: a dead message, one that is due in an hour, and one that is ready. Try:\n")
-    for words, why in (
+    _print_commands(
+        session,
         (("stats",), "counts of all queues"),
         (("list", "emails", "--state", "dead"), "messages that failed"),
         (("show", summary["dead_id"]), "why, with traceback and history"),
@@ -242,6 +273,9 @@ def _print_summary(session: Session, summary: dict[str, Any]) -> None:
         (("list", "reports", "--state", "delayed"), "messages that are due later"),
         (("journal",), "everything that happened"),
         (("doctor",), "check the store"),
-        *(lake if "lake" in summary else ()),
-    ):
-        say(f"  {session.command_line(*words):<52}  # {why}")
+    )
+
+
+def _print_commands(session: Session, *commands: tuple[tuple[str, ...], str]) -> None:
+    for words, why in commands:
+        session.out.line(f"  {session.command_line(*words):<52}  # {why}")

@@ -16,7 +16,6 @@ import tampu
 from tampu.cli.session import Session
 
 _NEEDED = ("aiohttp", "fastapi", "jinja2", "prometheus_client", "structlog", "urllib3", "uvicorn")
-_TRICKLE_SECONDS = 1.0
 _PRIVATE = Path(".tampu-demo")
 """The folder of the demo's admin key: only its owner can read it, and git ignores it."""
 
@@ -85,13 +84,11 @@ def _private(name: str) -> Path:
     return _PRIVATE / name
 
 
-def stay(session: Session, served: Served, more: Callable[[], None]) -> None:
-    """Continue with a little work, until Ctrl-C."""
+def stay(session: Session, served: Served) -> None:
+    """Keep the server until Ctrl-C."""
     session.out.line(f"\nThe server and the workers keep running. Watch them: {served.link() or served.url}", "bold")
     session.out.line("Stop with Ctrl-C.")
     never = threading.Event()
     with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            more()
-            never.wait(_TRICKLE_SECONDS)
+        never.wait()
     session.out.line("\nThe server has stopped. The store stays.")

@@ -310,7 +310,7 @@ def vacuum(
 @command("erase", PANEL, of=pipeline)
 def erase(
     session: Session,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Messages of the tenant")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Messages of the tenant")] = None,
     where: Annotated[
         str | None, option("--where", "And those for which this holds in bronze.payloads", metavar="SQL")
     ] = None,

@@ -32,7 +32,7 @@ _MORE = "  ... "
 @command("sql", PANEL)
 def sql(
     session: Session,
-    query: Annotated[str | None, typer.Argument(metavar="[SQL]", help="A SELECT; without it, a prompt")] = None,
+    query: Annotated[str | None, typer.Argument(metavar="SQL", help="A SELECT; without it, a prompt")] = None,
     lake: LakePath = None,
     option: LakeOptions = None,
     as_csv: Annotated[bool, option("--csv", "Print CSV")] = False,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tampu.engines.encoding import CANCELLED, DELAYED, DONE, EXPIRED, HELD, READY, pack_seqs
 from tampu.engines.sql.db import Ints, Uuids, Values
 from tampu.engines.sqlite import ready
+from tampu.engines.sqlite.copies import insert_correlations, publish_copies, publish_ended
 from tampu.engines.sqlite.ids import STEP, take_numbers
 
 if TYPE_CHECKING:
@@ -242,6 +243,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         claim_ready, ack, take_leases, remove_waiting, lock_waiting, rerank, release_slots, begin_sweep, end_sweep,
         lock_expired_leases, select_busy_leases, find_messages, snapshot_find, snapshot_unmoved,
         page_ready, import_endings, lock_journal, start_journal, select_queues_to_trim, select_unread_entries,
-        number_journal,
+        number_journal, publish_copies, publish_ended, insert_correlations,
     )
 }  # fmt: skip

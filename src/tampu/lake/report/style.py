@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-STYLE = """
-:root{--page:#f6f7f9;--card:#fff;--ink:#1c2330;--soft:#5b6474;--line:#e3e6eb;--blue:#2f6fde;--green:#1f9d6b;
---amber:#c97a09;--red:#d43d3d;--violet:#7a5ae0;--grey:#7d8694}
-@media (prefers-color-scheme:dark){:root{--page:#12151b;--card:#1b2029;--ink:#e8ebf0;--soft:#9aa4b4;--line:#2b323e;
---blue:#6ea2ff;--green:#4fcf9a;--amber:#f0ac49;--red:#ff7b7b;--violet:#a992ff;--grey:#9aa4b4}}
+from tampu.palette import PALETTE
+
+STYLE = (
+    PALETTE
+    + """
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
@@ -69,3 +69,4 @@ summary{cursor:pointer;color:var(--soft)}
 details .scroll{max-height:20rem;overflow:auto}
 @media print{body{background:#fff}section{break-inside:avoid}details{display:none}}
 """
+)

@@ -38,6 +38,11 @@ class DataFile(msgspec.Struct, frozen=True):
         found = json.loads(self.stats)["maxValues"].get("at")
         return None if found is None else datetime.fromisoformat(found)
 
+    def nulls(self, column: str) -> int | None:
+        """How many rows lack a value in a column, where the log says it."""
+        found: int | None = json.loads(self.stats)["nullCount"].get(column)
+        return found
+
 
 class Place(msgspec.Struct, frozen=True):
     """Where a table is, for executors: its uri and how to reach it."""

@@ -41,10 +41,7 @@ def read_files(
     """The rows of some files."""
     schema = table.spec.schema.append(pa.field(FILE, pa.string())) if with_file else table.spec.schema
     if not chosen:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        # Spark plans nothing for an empty table, but reads an empty list. Spark Connect needs the schema besides.
-        return spark.createDataFrame(schema.empty_table(), from_arrow_schema(schema))
+        return local(spark, schema.empty_table())
     root = _hadoop_root(table)
     # Files that another program made of ours (OPTIMIZE) lack the partition's columns. A path with signs of a pattern
     # would be one to Spark; with that forbidden, it reads each file several times.
@@ -52,6 +49,13 @@ def read_files(
         return _fetched(spark, table, schema, chosen)
     found = spark.read.schema(ddl(table.spec.schema)).parquet(*[f"{root}/{file.path}" for file in chosen])
     return found.selectExpr("*", f"_metadata.file_name AS {FILE}") if with_file else found
+
+
+def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """A few rows that the driver has. Spark plans nothing for an empty table, but reads an empty list."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return spark.createDataFrame(rows, from_arrow_schema(rows.schema))  # Spark Connect needs the schema besides
 
 
 def _fetched(spark: SparkSession, table: LakeTable, schema: pa.Schema, chosen: Sequence[DataFile]) -> DataFrame:

@@ -16,7 +16,7 @@ QUEUES = (queues.queue_minutes, queues.queue_hours, queues.queue_days)
 """Each after those that it reads. What waits in a queue is in them on every day, also where nothing happened."""
 GOLD = (*QUEUES, days.failures, days.tenant_days, days.workers, days.tasks, days.slo)
 TABLES = (bronze.EVENTS, bronze.MESSAGES, bronze.AUDIT, silver.messages, silver.attempts, *GOLD)
-INTERNAL = (facts.counts, facts.deliveries, facts.failures, facts.stays, facts.waiting, silver.carried)
+INTERNAL = (facts.counts, facts.deliveries, facts.failures, facts.stays, facts.waiting, silver.carried, facts.ends)
 """The pipeline's own business; users do not query them."""
 
 BY_NAME = {table.name: table for table in TABLES}

@@ -27,7 +27,7 @@ EVENTS = Table(
 
 MESSAGES = Table(
     "bronze.messages",
-    1,
+    2,
     "messages as they ended: payload, result, error (ended_at); one row per end, so a replayed message has several",
     ("id", "ended_partition", "ended_offset"),
     columns("""
@@ -43,6 +43,7 @@ MESSAGES = Table(
         text: ended_partition
         count: ended_offset
         text: run
+        count: payload_bytes result_bytes
     """),
     expect={"a message has ended": f"state IN ({ENDS})"},
 )

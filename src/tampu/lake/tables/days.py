@@ -1,6 +1,6 @@
 """Gold by day: failures, tenants, workers, types of messages, objectives. Sums over facts; one function, one table.
 
-What ended on a day is taken from silver.messages, since a replay takes an end back.
+What ended on a day is counted in `_facts.ends`, by files of silver.messages, since a replay takes an end back.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def failures(spark: SparkSession, facts_failures: DataFrame) -> DataFrame:
     ended=ENDED,
 )
 def tenant_days(
-    spark: SparkSession, facts_counts: DataFrame, facts_deliveries: DataFrame, silver_messages: DataFrame
+    spark: SparkSession, facts_counts: DataFrame, facts_deliveries: DataFrame, facts_ends: DataFrame
 ) -> DataFrame:
     """What each tenant used in a day."""
     return spark.sql(
@@ -73,7 +73,7 @@ def tenant_days(
           SELECT tenant, day, sum(n) AS deliveries, sum(run_us) AS us FROM {{deliveries}} GROUP BY tenant, day
         ), ended AS (
           SELECT tenant, day, sum(payload_bytes) AS payload_bytes, sum(result_bytes) AS result_bytes
-          FROM {{messages}} WHERE deliveries IS NOT NULL GROUP BY tenant, day
+          FROM {{ends}} WHERE within IS NULL GROUP BY tenant, day
         )
         SELECT published, coalesce(deliveries, 0L) AS deliveries, done, dead, cancelled, expired,
           coalesce(us, 0L) / 1e6D AS run_seconds, coalesce(payload_bytes, 0L) AS payload_bytes,
@@ -82,7 +82,7 @@ def tenant_days(
         """,
         counts=facts_counts,
         deliveries=facts_deliveries,
-        messages=silver_messages,
+        ends=facts_ends,
     )
 
 
@@ -138,7 +138,7 @@ def workers(spark: SparkSession, facts_deliveries: DataFrame) -> DataFrame:
     """),
     expect={"failures are deliveries": "failed <= deliveries"},
 )
-def tasks(spark: SparkSession, facts_deliveries: DataFrame, silver_messages: DataFrame) -> DataFrame:
+def tasks(spark: SparkSession, facts_deliveries: DataFrame, facts_ends: DataFrame) -> DataFrame:
     """How each type of message fared in a day (ended_at of its deliveries)."""
     return spark.sql(
         f"""
@@ -147,8 +147,8 @@ def tasks(spark: SparkSession, facts_deliveries: DataFrame, silver_messages: Dat
             {sketched("wait", "run")}
           FROM {{deliveries}} GROUP BY tenant, day, queue, type
         ), died AS (
-          SELECT tenant, day, queue, type, count(*) AS dead
-          FROM {{messages}} WHERE state = 'dead' AND deliveries IS NOT NULL GROUP BY tenant, day, queue, type
+          SELECT tenant, day, queue, type, sum(n) AS dead
+          FROM {{ends}} WHERE state = 'dead' AND within IS NULL GROUP BY tenant, day, queue, type
         )
         SELECT w.queue, w.type, deliveries, done, failed, coalesce(dead, 0L) AS dead,
           failed / deliveries AS failure_ratio,
@@ -157,7 +157,7 @@ def tasks(spark: SparkSession, facts_deliveries: DataFrame, silver_messages: Dat
           ON w.tenant = d.tenant AND w.day = d.day AND w.queue = d.queue AND w.type <=> d.type
         """,
         deliveries=facts_deliveries,
-        messages=silver_messages,
+        ends=facts_ends,
     )
 
 
@@ -175,25 +175,24 @@ def tasks(spark: SparkSession, facts_deliveries: DataFrame, silver_messages: Dat
     """),
     expect={"what is good is part of all": "good <= total"},
 )
-def slo(spark: SparkSession, silver_messages: DataFrame, objectives: Sequence[Objective] = ()) -> DataFrame:
+def slo(spark: SparkSession, facts_ends: DataFrame, objectives: Sequence[Objective] = ()) -> DataFrame:
     """Objectives and how much of their budget a day burnt (ended_at).
 
-    A row for each objective of each queue in which a message ended that day. Objectives are few: each is two counts of
-    one pass over the messages. A queue's own goes before the one for all.
+    A row for each objective of each queue in which a message ended that day. A queue's own goes before the one for all.
     """
     held = effective(objectives)
     return spark.sql(
         f"""
         WITH measured AS (
           SELECT tenant, day, queue, inline(array({", ".join(_measured(one, held) for one in held)}))
-          FROM {{messages}} WHERE deliveries IS NOT NULL GROUP BY tenant, day, queue
+          FROM {{ends}} WHERE n > 0 GROUP BY tenant, day, queue
         )
         SELECT queue, objective, target, within, good, total, try_divide(good, total) AS ratio,
           CASE WHEN total = 0 THEN NULL WHEN target < 1 THEN (1 - good / total) / (1 - target)
             ELSE cast(total - good AS double) END AS burn, day, tenant
         FROM measured WHERE applies
         """,
-        messages=silver_messages,
+        ends=facts_ends,
     )
 
 
@@ -202,11 +201,16 @@ def _measured(one: Objective, held: Sequence[Objective]) -> str:
     applies = (
         f"queue = {quoted(one.queue)}" if one.queue != ALL else f"queue NOT IN ({', '.join(own)})" if own else "true"
     )
-    soon, total = "", "state IN ('done', 'dead', 'expired')"
+    within, total = "CAST(NULL AS double)", "'done', 'dead', 'expired'"
     if one.within is not None:
-        soon, total = f" AND total <= {one.within!r}D", "state = 'done'"
-    within = "CAST(NULL AS double)" if one.within is None else f"{one.within!r}D"
+        within, total = f"{one.within!r}D", "'done'"
+
+    good = _count(f"state = 'done' AND within <=> {within}")
     return (
-        f"struct({quoted(one.objective)} AS objective, {one.target!r}D AS target, {within} AS within,"
-        f" count_if(state = 'done'{soon}) AS good, count_if({total}) AS total, {applies} AS applies)"
+        f"struct({quoted(one.objective)} AS objective, {one.target!r}D AS target, {within} AS within, {good} AS good,"
+        f" {_count(f'state IN ({total}) AND within IS NULL')} AS total, {applies} AS applies)"
     )
+
+
+def _count(condition: str) -> str:
+    return f"coalesce(sum(n) FILTER (WHERE {condition}), 0L)"

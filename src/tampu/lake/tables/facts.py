@@ -7,11 +7,14 @@ there are up to about `K` deliveries in it, and within 0.3 % of the rank beyond.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tampu.lake.objectives import ALL, Objective, effective
 from tampu.lake.tables.schema import columns, table
 from tampu.lake.tables.silver import _chosen, _type
-from tampu.lake.tables.words import FAILS, KNOWN
+from tampu.lake.tables.words import FAILS, KNOWN, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,3 +161,59 @@ def waiting(spark: SparkSession, histories: DataFrame) -> DataFrame:
         """,
         histories=histories,
     )
+
+
+@table(
+    "_facts.ends",
+    key=("tenant", "day", "file", "queue", "type", "state", "within"),
+    columns=columns("""
+        text: file limits
+        text: queue type state
+        seconds: within  -- null: all of them; else those that were done within so many seconds
+        count: n payload_bytes result_bytes
+    """),
+)
+def ends(
+    spark: SparkSession, silver_messages: DataFrame, known: DataFrame, objectives: Sequence[Objective] = ()
+) -> DataFrame:
+    """Messages that ended, by the file of silver.messages that has them, whose name is in `_file`.
+
+    A replay takes an end back: then its file is written anew, and counted anew. ``known`` is what was counted before,
+    of files that stayed as they were. Of messages that ended elsewhere it is only noted that there are some.
+    """
+    within: dict[float, list[str]] = {}
+    for queue, seconds in _latencies(objectives):
+        within.setdefault(seconds, []).append(queue)
+    seen = "deliveries IS NOT NULL"
+    counts = [f"struct(CAST(NULL AS double) AS within, true AS applies, count_if({seen}) AS n)"]
+    for seconds, queues in within.items():
+        applies = "true" if ALL in queues else f"queue IN ({', '.join(map(quoted, queues))})"
+        count = f"count_if({seen} AND total <= {seconds!r}D)"
+        counts.append(f"struct({seconds!r}D AS within, {applies} AS applies, {count} AS n)")
+    return spark.sql(
+        f"""
+        WITH counted AS (
+          SELECT _file AS file, queue, type, state, day, tenant,
+            coalesce(sum(payload_bytes) FILTER (WHERE {seen}), 0L) AS payload_bytes,
+            coalesce(sum(result_bytes) FILTER (WHERE {seen}), 0L) AS result_bytes,
+            inline(array({", ".join(counts)}))
+          FROM {{messages}} GROUP BY tenant, day, _file, queue, type, state
+        )
+        SELECT file, {quoted(limits(objectives))} AS limits, queue, type, state, within, n, payload_bytes, result_bytes,
+          day, tenant
+        FROM counted WHERE within IS NULL OR (applies AND state = 'done')
+        UNION ALL
+        SELECT file, limits, queue, type, state, within, n, payload_bytes, result_bytes, day, tenant FROM {{known}}
+        """,
+        messages=silver_messages,
+        known=known,
+    )
+
+
+def limits(objectives: Sequence[Objective]) -> str:
+    """What tells facts by their limits: others cannot be summed for these objectives."""
+    return hashlib.blake2b(repr(_latencies(objectives)).encode(), digest_size=6).hexdigest()
+
+
+def _latencies(objectives: Sequence[Objective]) -> list[tuple[str, float]]:
+    return sorted((one.queue, one.within) for one in effective(objectives) if one.within is not None)

@@ -26,7 +26,8 @@ def histories(spark: SparkSession, new: DataFrame, old: DataFrame, bodies: DataF
     """One row per message: its moves in order, its other events, the types it was given, the bodies of its ends.
 
     ``new`` and ``old`` are rows of bronze.events, those of this run and earlier ones of the same messages, each event
-    in one of them; ``bodies`` are rows of bronze.messages. An adoption of a message that was known in that state (its
+    in one of them; ``bodies`` are rows of bronze.messages. All come together before they are gathered: if each task
+    gathered its own first, that would be one more sort. An adoption of a message that was known in that state (its
     store was moved) is no move.
     """
     return spark.sql(
@@ -40,12 +41,12 @@ def histories(spark: SparkSession, new: DataFrame, old: DataFrame, bodies: DataF
           UNION ALL
           SELECT tenant, id, NULL, struct(ended_partition AS partition, ended_offset AS offset, type, created_at,
             correlation_id, causation_id, parent_id, `group`, source,
-              cast(octet_length(payload) AS bigint) AS payload_bytes,
-            cast(octet_length(result) AS bigint) AS result_bytes)
+            coalesce(payload_bytes, cast(octet_length(payload) AS bigint)) AS payload_bytes,
+            coalesce(result_bytes, cast(octet_length(result) AS bigint)) AS result_bytes)
           FROM {{bodies}}
         ), history AS (
           SELECT tenant, id, sort_array(collect_list(event)) AS events, collect_list(body) AS bodies
-          FROM told GROUP BY tenant, id
+          FROM (SELECT * FROM told DISTRIBUTE BY tenant, id) GROUP BY tenant, id
         ), moved AS (
           SELECT *, filter(events, e -> e.move) AS moves FROM history
         ), stood AS (

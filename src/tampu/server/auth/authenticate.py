@@ -84,6 +84,16 @@ class Authenticator:
         session = await self.sessions.read(cookie)
         return self.key_cache.find(*session) or await self.key_cache.check(*session)
 
+    # -- requests that are signed (see `tampu.server.sqs.signature`)
+
+    async def admit_hash(self, id: str, secret_hash: bytes, headers: Headers) -> Caller:
+        """The caller whose signature was checked with the secret of this hash."""
+        return _enter(self.key_cache.find(id, secret_hash) or await self.key_cache.check(id, secret_hash), headers)
+
+    def failed(self, address: str) -> None:
+        """Count a bad signature; raises `RateLimited` after too many from this address."""
+        self._throttle.failed(address)
+
     async def sign_in_with(self, token: str, address: str) -> str:
         """A session cookie for a key typed into a form. Bad keys are counted."""
         parts = keys.split(token.strip())

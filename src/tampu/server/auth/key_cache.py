@@ -67,6 +67,8 @@ class KeyCache:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: dict[tuple[str, bytes], Known] = {}
+        self._hashes: dict[str, list[bytes]] = {}
+        """Of keys that sign their requests."""
         self._refreshed = 0
         """Number of refreshes. A key that was read before the last one may be outdated."""
         self._changes = -1
@@ -81,6 +83,23 @@ class KeyCache:
             del self._known[id, secret_hash]
             return None
         return known
+
+    def known_hashes(self, id: str) -> list[bytes]:
+        """What `hashes` has found before, as long as one of them is in use. A rotated key may have another by now."""
+        found = self._hashes.get(id, [])
+        return found if any(self.find(id, each) for each in found) else []
+
+    async def hashes(self, id: str) -> list[bytes]:
+        """The hashes of the valid secrets of a key; none for an unknown or revoked one."""
+        before = self._refreshed
+        key, now = await asyncio.to_thread(lambda: (self.by_id(id), self._core.engine.now()))
+        found = [] if key is None else key.hashes(now)
+        with self._lock:
+            if found and before == self._refreshed:
+                if len(self._hashes) >= _MOST:
+                    self._hashes.clear()
+                self._hashes[id] = found
+        return found
 
     async def check(self, id: str, secret_hash: bytes) -> Known:
         """Read the key from the store and cache it; raises `Unauthorized` if it is not valid."""
@@ -133,6 +152,7 @@ class KeyCache:
         # Read all before dropping any: if a read fails, the next refresh must still report every changed key.
         with self._lock:
             self._refreshed += 1
+            self._hashes.clear()
             known = list(self._known.items())
         read = [(place, old, self._read(*place)) for place, old in known]
         for (id, secret_hash), old, new in read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -56,6 +57,11 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
             return False
         return current or (previous and self.previous is not None and now_us < self.previous.until_us)
 
+    def hashes(self, now_us: int) -> list[bytes]:
+        """The hashes of its valid secrets: the current one, and for a while the one before a rotation."""
+        known = [self.hash] if self.previous is None else [self.hash, self.previous.hash]
+        return [each for each in known if self.is_valid(each, now_us)]
+
     def ends_us(self, secret_hash: bytes) -> int | None:
         """When this secret expires; None if never."""
         if self.previous is not None and not hmac.compare_digest(secret_hash, self.hash):
@@ -75,6 +81,11 @@ def split(token: str) -> tuple[str, bytes] | None:
 def _hash(secret: str) -> bytes:
     # The secret has 256 random bits and cannot be guessed, so a slow hash would only cost time.
     return hashlib.sha256(secret.encode()).digest()
+
+
+def aws_secret(secret_hash: bytes) -> str:
+    """The secret access key that belongs to a key: AWS signatures are checked with it, and it opens nothing else."""
+    return base64.b64encode(hmac.digest(secret_hash, b"tampu aws secret access key", "sha256")[:30]).decode()
 
 
 def mint(

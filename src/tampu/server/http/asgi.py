@@ -17,6 +17,7 @@ from tampu.model.errors import TampuError
 from tampu.server import logs, worker_streams
 from tampu.server.http import access_log
 from tampu.server.http.request import (
+    APP,
     KEY,
     LARGE,
     SERVER,
@@ -31,6 +32,7 @@ from tampu.server.http.request import (
     refused,
 )
 from tampu.server.server_state import ServerState
+from tampu.server.sqs import handler as sqs
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 log = structlog.get_logger("tampu.server")
@@ -102,6 +104,9 @@ class AsgiApp:
         if handler is not None:
             request.route = path
             return handler, ()
+        if sqs.is_for(path, request.headers):
+            request.route = sqs.PATH
+            return sqs.handle, ()
         if path.startswith("/v1/queues/"):
             queue, _, last = path[11:].partition("/")
             handler = self._of_queue.get(last)
@@ -113,6 +118,7 @@ class AsgiApp:
 
     async def _call_framework(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
         scope[KEY] = request
+        scope[APP] = self
 
         async def send_with_headers(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":

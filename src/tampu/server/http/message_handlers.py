@@ -49,7 +49,7 @@ async def claim(request: HttpRequest) -> Reply:
         return verbs.claim(queues, limit=limit, lease=body.lease, wait=wait, worker=body.worker)
 
     first = steps(server.claim_sizes.limit(caller.tenant, queues, limit), wait)
-    leases = await (server.drive(first) if not wait else _claim_waiting(request, caller, first))
+    leases = await (server.drive(first) if not wait else claim_waiting(request, caller, first))
     if leases and len(leases) < limit:
         leases += await _claim_more(server, caller, queues, leases, limit, steps)
     await request.charge(caller, len(leases) - 1)  # the first was paid for before
@@ -105,7 +105,8 @@ async def _long_poll(request: HttpRequest, caller: Caller) -> AsyncIterator[tupl
             await left
 
 
-async def _claim_waiting(request: HttpRequest, caller: Caller, steps: Steps[list[Lease]]) -> list[Lease]:
+async def claim_waiting(request: HttpRequest, caller: Caller, steps: Steps[list[Lease]]) -> list[Lease]:
+    """Carry out a claim that waits. What it gets for a client that has left is given back."""
     async with _long_poll(request, caller) as (poll, left):
         leases = await request.server.drive(steps, poll)
         if leases and left.done():

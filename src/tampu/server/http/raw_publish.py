@@ -12,8 +12,9 @@ from tampu.model.decoders import convert
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import BYTES, JSON, Encoded, NewMessage, to_new
 from tampu.server.http.request import HttpRequest
-from tampu.wire.media import decode_part
+from tampu.wire.media import UnsupportedMedia, decode_part
 
+FORM = "application/x-www-form-urlencoded"
 FIELDS = tuple(name for name in NewMessage.__struct_fields__ if name not in ("payload", "content_type"))
 """The fields: ``Tampu-Run-At`` or ``?run_at=``, for example. Labels and headers are repeated, as ``name=value``."""
 _PAIRS = ("labels", "headers")
@@ -52,6 +53,12 @@ def message(request: HttpRequest, payload: bytes, most: int) -> NewMessage | Enc
 def _type(given: str) -> str:
     """The content type without the parameters of JSON; JSON must be UTF-8."""
     name, _, parameters = given.partition(";")
+    if name.strip().lower() == FORM:
+        raise UnsupportedMedia(
+            "a form is not a payload",
+            field="content-type",
+            hint="send -H 'content-type: application/json': curl -d sends a form otherwise",
+        )
     if name.strip().lower() == JSON and "charset" in parameters.lower() and "utf-8" not in parameters.lower():
         raise InvalidMessage("JSON must be UTF-8", field="content-type")
     return JSON if name.strip().lower() == JSON else given.strip()

@@ -29,6 +29,8 @@ Handler = Callable[..., Awaitable["Reply"]]
 Pairs = list[tuple[bytes, bytes]]
 KEY = "tampu.request"
 """The key of the `HttpRequest` in the ASGI scope."""
+APP = "tampu.app"
+"""The key of the `AsgiApp` in the scope, for requests of the server to itself."""
 LARGE = "tampu.large"
 """Set in the scope if the headers may be over the limit, which the protocol knows."""
 ADMITTED = "tampu.admitted"

@@ -42,17 +42,17 @@ _SECRET = Form(WebhookSecretBody)
 Name = Annotated[str, Path(description="Its name")]
 
 
-def _may(caller: Caller, permission: str, kind: Kind[Any], definition: Any) -> bool:
+def may_all_places(caller: Caller, permission: str, kind: Kind[Any], definition: Any) -> bool:
     return all(caller.may_all(permission, place) for place in kind.places(definition))
 
 
-async def _find(
+async def find_definition(
     request: HttpRequest, caller: Caller, kind: Kind[Any], name: str, permission: str, version: int | None = None
 ) -> Any:
     """A definition for which the caller has the permission. One that it may not view counts as not found."""
     caller.need_somewhere(permission)
     found = await request.drive(request.verbs.get_definition(kind, name, version))
-    if not (_may(caller, "view", kind, found) or _may(caller, permission, kind, found)):
+    if not (may_all_places(caller, "view", kind, found) or may_all_places(caller, permission, kind, found)):
         raise NotFound(f"no {kind.word} {name}", field="name")
     for place in kind.places(found):
         caller.need_pattern(permission, place)
@@ -68,7 +68,7 @@ def _add_routes(kind: Kind[Any]) -> None:
     async def list_all(request: CurrentRequest, caller: CurrentCaller) -> Response:
         caller.need_somewhere("view")
         found = await request.drive_listing(caller, request.verbs.list_definitions(kind))
-        return answer(request, list_struct([one for one in found if _may(caller, "view", kind, one)]))
+        return answer(request, list_struct([one for one in found if may_all_places(caller, "view", kind, one)]))
 
     @own.get(
         "/{name}",
@@ -82,7 +82,7 @@ def _add_routes(kind: Kind[Any]) -> None:
         caller: CurrentCaller,
         version: Annotated[int | None, Query(description="An earlier version, where they are kept", ge=1)] = None,
     ) -> Response:
-        return answer(request, await _find(request, caller, kind, name, "view", version))
+        return answer(request, await find_definition(request, caller, kind, name, "view", version))
 
     @own.put(
         "/{name}",
@@ -112,7 +112,7 @@ def _add_routes(kind: Kind[Any]) -> None:
     )
     async def delete_one(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
         try:
-            await _find(request, caller, kind, name, "operate")
+            await find_definition(request, caller, kind, name, "operate")
         except NotFound:
             return answer(request, bodies.Deleted(False))
         return answer(request, bodies.Deleted(await request.drive(request.verbs.delete_definition(kind, name))))
@@ -125,10 +125,10 @@ async def alert_status(request: CurrentRequest, caller: CurrentCaller) -> Respon
     """The alerts that fire, each with its queue. Those of followers need view in all queues."""
     caller.need_somewhere("view")
     found = await request.drive(request.verbs.alert_status())
-    return answer(request, AlertStatus([one for one in found if _may_see(caller, one)]))
+    return answer(request, AlertStatus([one for one in found if may_see_firing(caller, one)]))
 
 
-def _may_see(caller: Caller, one: Firing) -> bool:
+def may_see_firing(caller: Caller, one: Firing) -> bool:
     return caller.may_all("view", "*") if one.target.startswith(FOLLOWER) else caller.may("view", one.target)
 
 
@@ -139,7 +139,7 @@ for _kind in KINDS:
 @router.post("/rules/{name}/test", operation_id="test_rule", tags=["rules"], **doc(RuleTest, RuleTestBody, more=(404,)))
 async def test_rule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """What a rule would do to a message, and why. Nothing is changed."""
-    rule = await _find(request, caller, RULES, name, "view")
+    rule = await find_definition(request, caller, RULES, name, "view")
     body: RuleTestBody = await request.read(_TEST_RULE)
     if body.id is not None:
         message = await request.drive(request.verbs.get(body.id))

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import math
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from fastapi import APIRouter, Query, Response
@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Response
 from tampu.broker import validate
 from tampu.model.errors import Forbidden, TampuError, Unauthorized
 from tampu.model.message import State
+from tampu.server.auth.grants import Caller
 from tampu.server.events import positions
 from tampu.server.events.feed import Feed, Filter
 from tampu.server.http.long_polls import GONE, REVOKED, Poll, PollOver
@@ -75,8 +76,29 @@ async def events(
     return EventStream(request, feed, seconds)
 
 
+class Subscriber(Protocol):
+    """What a stream sends: `Feed`, or `tampu.server.events.changes.Changes`."""
+
+    caller: Caller
+    gap: Any
+
+    @property
+    def id(self) -> str | None: ...
+
+    @property
+    def idle(self) -> bool: ...
+
+    async def wait(self) -> None: ...
+
+    async def next(self) -> list[tuple[Any, str | None]]: ...
+
+    def catch_up(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class EventStream(Response):
-    def __init__(self, request: HttpRequest, feed: Feed, seconds: float | None) -> None:
+    def __init__(self, request: HttpRequest, feed: Subscriber, seconds: float | None) -> None:
         super().__init__()
         self._until = math.inf if seconds is None else time.monotonic() + seconds
         self._request = request

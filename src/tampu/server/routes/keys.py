@@ -42,7 +42,7 @@ class Keys(msgspec.Struct):
 CREATE, ROTATE = Form(CreateKey), Form(RotateKey)
 
 
-async def _key_admin(request: HttpRequest, caller: Caller) -> KeyAdmin:
+async def key_admin_of(request: HttpRequest, caller: Caller) -> KeyAdmin:
     caller.need_everywhere("admin")
     shared = await request.server.of_all_tenants(caller)
     return KeyAdmin(request.server.core, caller.tenant, shared=shared, actor=request.actor)
@@ -51,7 +51,7 @@ async def _key_admin(request: HttpRequest, caller: Caller) -> KeyAdmin:
 @router.get("", operation_id="list_keys", **doc(Keys))
 async def list_keys(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The keys of the tenant, without their secrets. A key of all tenants also sees the keys of all tenants."""
-    key_admin = await _key_admin(request, caller)
+    key_admin = await key_admin_of(request, caller)
     return answer(request, Keys(await request.drive(key_admin.list())))
 
 
@@ -81,7 +81,7 @@ async def create_key(request: CurrentRequest, caller: CurrentCaller) -> Response
 @router.post("/{id}/rotate", operation_id="rotate_key", **doc(NewKey, RotateKey, more=(404, 409, 507)))
 async def rotate_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Give the key a new secret; the old one stays valid for ``overlap`` seconds."""
-    key_admin = await _key_admin(request, caller)
+    key_admin = await key_admin_of(request, caller)
     body: RotateKey = await request.read(ROTATE)
     return answer(request, await request.drive(key_admin.rotate(id, overlap=body.overlap)))
 
@@ -89,6 +89,6 @@ async def rotate_key(id: str, request: CurrentRequest, caller: CurrentCaller) ->
 @router.delete("/{id}", operation_id="revoke_key", **doc(bodies.Deleted, more=(404, 507)))
 async def revoke_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Revoke a key, on all nodes within a second. Its long polls and streams end."""
-    key_admin = await _key_admin(request, caller)
+    key_admin = await key_admin_of(request, caller)
     await request.drive(key_admin.revoke(id))
     return answer(request, bodies.Deleted(True))

@@ -173,8 +173,9 @@ async def me(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The caller, its permissions, and facts about the server."""
     engine = request.server.core.engine
     reply = bodies.Me(
-        caller.tenant, caller.name, caller.permissions, engine.durability, tampu.__version__, port.atomicity(engine)
-    )
+        caller.tenant, caller.name, caller.permissions, engine.durability, tampu.__version__, port.atomicity(engine),
+        [one for one in caller.permissions if caller.everywhere(one)], await request.server.of_all_tenants(caller),
+    )  # fmt: skip
     return answer(request, reply)
 
 

@@ -26,17 +26,17 @@ Id = Annotated[str, Path(description="The id of its message")]
 _CHANGE = (404, 409, 507)
 
 
-def _may_decide(caller: Caller, queue: str, roles: tuple[str, ...]) -> bool:
+def may_decide(caller: Caller, queue: str, roles: tuple[str, ...]) -> bool:
     own = caller.roles_in(queue)
     return caller.may("review", queue) and (own is None or not roles or not own.isdisjoint(roles))
 
 
-async def _find(request: HttpRequest, caller: Caller, id: str, *, decide: bool) -> Found:
+async def find_review(request: HttpRequest, caller: Caller, id: str, *, decide: bool) -> Found:
     """A review that the caller may view, or decide. One that it may not view counts as not found."""
     caller.need_somewhere("review", *([] if decide else ["view"]))
     found: Found = await request.drive(request.verbs.find_review(id))
     queue = None if found.message is None else found.message.queue
-    own = queue is not None and _may_decide(caller, queue, found.roles)
+    own = queue is not None and may_decide(caller, queue, found.roles)
     if queue is None or not (own or caller.may("view", queue)):
         raise NotFound(f"message {id} has no review", field="id")
     if decide and not own:
@@ -78,7 +78,7 @@ async def list_reviews(
 
     steps = request.verbs.open_reviews(role, assignee, queue, pattern, after, limit, may)
     found: ReviewPage = await request.drive_listing(caller, steps, len)
-    shown = [one for one in found if caller.may("view", one.queue) or _may_decide(caller, one.queue, one.roles)]
+    shown = [one for one in found if caller.may("view", one.queue) or may_decide(caller, one.queue, one.roles)]
     return answer(request, ReviewPage(shown, found.cursor))
 
 
@@ -115,13 +115,13 @@ async def preview_review(request: CurrentRequest, caller: CurrentCaller) -> Resp
 @router.get("/{id}", operation_id="get_review", **doc(ReviewRecord, more=(404,)))
 async def get_review(id: Id, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """One review, with what the reviewer sees."""
-    found = await _find(request, caller, id, decide=False)
+    found = await find_review(request, caller, id, decide=False)
     return answer(request, await request.drive(request.verbs.get_review(found.id)))
 
 
 async def _change(request: HttpRequest, caller: Caller, id: str, form: Any) -> tuple[Found, Any, str | None]:
     """(the review, the body, the person)"""
-    found = await _find(request, caller, id, decide=True)
+    found = await find_review(request, caller, id, decide=True)
     body = await request.read(form)
     await request.spend(caller, 1)
     return found, body, _person(caller, found, body.by)

@@ -36,7 +36,7 @@ def _tell(request: HttpRequest, schedule: Schedule) -> Response:
     return answer(request, schedule_view(schedule, request.response_media))
 
 
-async def _find(request: HttpRequest, caller: Caller, name: str, permission: str) -> Schedule:
+async def find_schedule(request: HttpRequest, caller: Caller, name: str, permission: str) -> Schedule:
     """A schedule for which the caller has the permission. One that it may not view counts as not found."""
     caller.need_somewhere(permission)
     schedule = await request.drive(request.verbs.get_schedule(name))
@@ -60,7 +60,7 @@ async def list_schedules(request: CurrentRequest, caller: CurrentCaller) -> Resp
 @router.get("/{name}", operation_id="get_schedule", **doc(ScheduleView, more=(404,)))
 async def get_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """One schedule in its current state."""
-    return _tell(request, await _find(request, caller, name, "view"))
+    return _tell(request, await find_schedule(request, caller, name, "view"))
 
 
 @router.put(
@@ -93,7 +93,7 @@ async def put_schedule(name: Name, request: CurrentRequest, caller: CurrentCalle
 async def delete_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Delete a schedule; the messages it has published stay."""
     try:
-        await _find(request, caller, name, "operate")
+        await find_schedule(request, caller, name, "operate")
     except NotFound:
         return answer(request, bodies.Deleted(False))
     return answer(request, bodies.Deleted(await request.drive(request.verbs.delete_schedule(name))))
@@ -102,14 +102,14 @@ async def delete_schedule(name: Name, request: CurrentRequest, caller: CurrentCa
 @router.post("/{name}/pause", operation_id="pause_schedule", **_CHANGED)
 async def pause_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Stop until resume; runs missed in between are skipped."""
-    await _find(request, caller, name, "operate")
+    await find_schedule(request, caller, name, "operate")
     return _tell(request, await request.drive(request.verbs.pause_schedule(name)))
 
 
 @router.post("/{name}/resume", operation_id="resume_schedule", **_CHANGED)
 async def resume_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Run again from now on."""
-    await _find(request, caller, name, "operate")
+    await find_schedule(request, caller, name, "operate")
     return _tell(request, await request.drive(request.verbs.resume_schedule(name)))
 
 
@@ -120,7 +120,7 @@ async def resume_schedule(name: Name, request: CurrentRequest, caller: CurrentCa
 )
 async def fire_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Publish its message now, in addition to its regular runs."""
-    schedule = await _find(request, caller, name, "operate")
+    schedule = await find_schedule(request, caller, name, "operate")
     caller.need("publish", schedule.queue)
     body: FireSchedule = await request.read(FIRE_SCHEDULE)
     await request.spend(caller, 1)

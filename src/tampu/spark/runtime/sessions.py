@@ -30,9 +30,11 @@ _LOCAL = {
     "spark.driver.memory": "2g",
     "spark.sql.codegen.cache.maxEntries": "2000",  # a run of the lake has more than the usual hundred
     "spark.python.daemon.module": "tampu.spark.runtime.daemon",
+    # Java's usual collector favours short pauses, which nobody notices here, and costs a fifth more processor time.
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 # What Java's second compiler does would cost a short job more than it gains.
-_SHORT = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
+_SHORT = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
 
 
 def session(

@@ -69,9 +69,9 @@ def find(module: str, name: str) -> Task[Any, Any]:
 
 def _load(request: Any, task_store: PipeTaskStore) -> Current:
     """Import the task of a request; raises whatever its module raises."""
-    module, name, lease, url, tenant = request
+    module, name, lease, *store = request
     task = find(module, name)
-    task.app.use_store_at(url, tenant)
+    task.app.use_store_at(*store)
     return Current(lease, task, task_store)
 
 

@@ -146,7 +146,7 @@ class ProcessPool(ThreadPool):
     def _run_in(self, one: Child, work: Current) -> tuple[Settlement | None, bool]:
         """(settlement of the message, True if the child uses too much memory and must be replaced)"""
         app = work.task.app
-        store = (app.opening()["url"], app.tenant)
+        store = (app.opening()["url"], app.tenant, app.token)
         one.pipe.send((work.task.module, work.task.function.__qualname__, work.lease, *store))
         while True:
             kind, *rest = one.pipe.recv()

@@ -45,6 +45,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     done: int
     outcomes: dict[str, dict[str, int]]
     queues: list[QueueLine]
+    running: dict[str, int] = {}
+    """Leased messages, by task."""
 
 
 _read = from_json(Snapshot).decode
@@ -53,7 +55,7 @@ _read = from_json(Snapshot).decode
 def snapshot(runner: Runner) -> Snapshot:
     state = "stopping" if runner.stopping else "the store cannot be used" if runner.outages.down else "working"
     lines = [_line(runner, name) for name in runner.order.names]
-    return Snapshot(runner.name, state, runner.held, runner.done, dict(runner.outcomes), lines)
+    return Snapshot(runner.name, state, runner.held, runner.done, dict(runner.outcomes), lines, runner.held_by_task())
 
 
 def _line(runner: Runner, queue: str) -> QueueLine:
@@ -110,10 +112,11 @@ class View:
 
 
 def _tasks(snapshots: Sequence[Snapshot]) -> Table:
-    table = Table("task", *(f"{name}ed" if name != "release" else "released" for name in _ENDS[:-1]), "lost")
-    for name in sorted({name for one in snapshots for name in one.outcomes}):
+    table = Table("task", "held", *(f"{name}ed" if name != "release" else "released" for name in _ENDS[:-1]), "lost")
+    for name in sorted({name for one in snapshots for name in (*one.outcomes, *one.running)}):
         outcomes = [one.outcomes[name] for one in snapshots if name in one.outcomes]
-        table.add_row(name, *(f"{sum(counts[end] for counts in outcomes):,}" for end in _ENDS))
+        held = sum(one.running.get(name, 0) for one in snapshots)
+        table.add_row(Text(name), f"{held:,}", *(f"{sum(counts[end] for counts in outcomes):,}" for end in _ENDS))
     return table
 
 
@@ -121,10 +124,10 @@ def _queues(lines: Sequence[QueueLine]) -> Table:
     table = Table("queue", *_STATES, "oldest")
     for line in lines:
         if line.counts is None:
-            table.add_row(line.queue, "?", "?", "?", "?", "?")
+            table.add_row(Text(line.queue), "?", "?", "?", "?", "?")
         else:
             shown = "" if line.oldest is None else f"{line.oldest:,.0f} s"
-            table.add_row(line.queue, *(f"{count:,}" for count in line.counts), shown)
+            table.add_row(Text(line.queue), *(f"{count:,}" for count in line.counts), shown)
     return table
 
 

@@ -14,7 +14,7 @@ from tampu.broker.policies.reviews import forms, templates
 from tampu.model.decoders import convert
 from tampu.model.errors import InvalidConfig, InvalidMessage, PayloadTooLarge
 from tampu.model.reviews import Asked, ReviewEscalation, ReviewField, ReviewOption, ReviewPattern, Section
-from tampu.model.times import SECOND, duration, seconds_of
+from tampu.model.times import SECOND, duration
 
 _MOST_SECTIONS = 20
 _MOST_OPTIONS = 20
@@ -137,12 +137,11 @@ def schedule(definition: ReviewPattern) -> dict[str, int]:
         "escalate": None if definition.escalate is None else definition.escalate.after,
         "deadline": definition.deadline,
     }
-    return {name: _micros(value, name) for name, value in given.items() if value is not None}
-
-
-def _micros(value: float | str, field: str) -> int:
-    seconds = seconds_of(value, field, InvalidConfig) if isinstance(value, str) else value
-    return duration(seconds, field, zero=False, error=InvalidConfig)
+    return {
+        name: duration(value, name, zero=False, error=InvalidConfig)
+        for name, value in given.items()
+        if value is not None
+    }
 
 
 PATTERNS = Patterns()

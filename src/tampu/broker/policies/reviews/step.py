@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tampu.broker import timers
+from tampu.broker.plain_batch import PlainBatch
 from tampu.broker.policies.reviews import patterns
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
@@ -30,6 +31,9 @@ class ReviewStep:
         for draft in drafts:
             if draft.field("review") is not None and draft.ends is None:
                 self._hold(batch, draft)
+
+    def apply_plain(self, _batch: PlainBatch) -> bool:
+        return True  # no message of a plain batch has a review
 
     def _hold(self, batch: Batch, draft: Draft) -> None:
         settings = batch.settings_of(draft.queue)

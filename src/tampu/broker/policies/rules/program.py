@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tampu.broker.plain_batch import PlainBatch
 from tampu.broker.policies import cel, conditions
 from tampu.broker.policies.conditions import Comparison, View
 from tampu.broker.settings import Settings
@@ -16,14 +17,16 @@ from tampu.model.definitions import Rule, matches
 
 Candidates = Sequence[tuple[Rule, bool]]
 """Rules that may match, in order, and whether they surely do; else CEL must be asked."""
-_Entry = Callable[[View], Candidates]
+Find = Callable[[View], Candidates]
+FindAll = Callable[[PlainBatch], Sequence[Rule | None] | None]
+"""For each message of a plain batch the rule that matches; None if CEL must be asked."""
 
 
 class Program:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.fields = cel.fields_used(tuple(source for rule in rules for source in _sources(rule)))
         """The fields of ``message`` that the rules use; None: perhaps all."""
-        self.entries: list[_Entry] = []
+        self.entries: list[tuple[Find, FindAll]] = []
         """Each for one or several rules, in order."""
         table: dict[Any, Rule] = {}
         same: tuple[Any, ...] = ()
@@ -40,6 +43,16 @@ class Program:
                 same, table[one.literal] = key, rule
         if table:
             self.entries.append(_table(same, table))
+
+    def first_matches(self, batch: PlainBatch) -> Sequence[Rule | None] | None:
+        """For each message of a plain batch the first rule that matches; None if CEL must be asked."""
+        first: Sequence[Rule | None] | None = None
+        for _, find_all in self.entries:
+            found = find_all(batch)
+            if found is None:
+                return None
+            first = found if first is None else [a or b for a, b in zip(first, found, strict=True)]
+        return first or [None] * len(batch.raws)
 
 
 def program(settings: Settings, type: str) -> Program:
@@ -69,7 +82,7 @@ def _equality(rule: Rule) -> Comparison | None:
     return one if one.how == "==" and one.path[0] != "headers" else None
 
 
-def _table(same: tuple[Any, ...], table: dict[Any, Rule]) -> _Entry:
+def _table(same: tuple[Any, ...], table: dict[Any, Rule]) -> tuple[Find, FindAll]:
     path, _ = same
     (some, *_) = table
     sure = {literal: ((rule, True),) for literal, rule in table.items()}
@@ -80,17 +93,26 @@ def _table(same: tuple[Any, ...], table: dict[Any, Rule]) -> _Entry:
         value = read(view)
         return sure.get(value, ()) if conditions.comparable(value, some) else unsure
 
-    return find
+    def find_all(batch: PlainBatch) -> Sequence[Rule | None] | None:
+        values = conditions.column(path, some, batch)
+        return None if values is None else list(map(table.get, values))
+
+    return find, find_all
 
 
-def _single(rule: Rule) -> _Entry:
+def _single(rule: Rule) -> tuple[Find, FindAll]:
+    comparisons = conditions.parse(rule.when)
     condition = conditions.condition_of(cel.compiled(rule.when))
     sure, unsure = ((rule, True),), ((rule, False),)
-    if condition is None:
-        return lambda _view: unsure
+    if condition is None or comparisons is None:
+        return (lambda _view: unsure), (lambda _batch: None)
 
     def find(view: View) -> Candidates:
         found = condition(view)
         return unsure if found is None else sure if found else ()
 
-    return find
+    def find_all(batch: PlainBatch) -> Sequence[Rule | None] | None:
+        found = conditions.column_test(comparisons, batch)
+        return None if found is None else [rule if matches else None for matches in found]
+
+    return find, find_all

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from tampu.broker.plain_batch import Pairs, PlainBatch
 from tampu.broker.policies import cel
 from tampu.broker.policies.conditions import View
 from tampu.broker.policies.rules.names import HOPS, MOST_HOPS, hops_of
@@ -17,7 +18,7 @@ from tampu.broker.settings import Settings
 from tampu.model.definitions import Action, Changes, Rule, Webhook
 from tampu.model.errors import InvalidConfig, InvalidMessage
 from tampu.model.reasons import ROUTING_LOOP
-from tampu.model.times import duration, moment, seconds_of
+from tampu.model.times import duration, moment
 from tampu.model.values import NOT_ENCODED, encode
 
 log = logging.getLogger("tampu")
@@ -37,6 +38,37 @@ class RuleStep:
                 _apply_all(batch, draft)
                 waiting += batch.copies[known:]
 
+    def apply_plain(self, batch: PlainBatch) -> bool:
+        found = program(batch.settings, batch.type).first_matches(batch)
+        if found is None:
+            return False
+        rules = {id(rule): rule for rule in found if rule is not None}
+        if not all(map(_adds_pairs_only, rules.values())):
+            return False
+        if rules:
+            (pairs,) = {id(pairs): pairs for pairs in batch.pairs}.values()  # so far all have the same
+            added = {name: _with_added(pairs, rule) for name, rule in rules.items()}
+            batch.pairs = [added.get(id(rule), pairs) for rule in found]
+        return True
+
+
+def _adds_pairs_only(rule: Rule) -> bool:
+    """True if all that the rule does is to add headers and labels, and no rule comes after it."""
+    asked = [action.set for action in rule.actions]
+    return not rule.go_on and all(
+        one is not None and one.priority is None and one.delay is None and one.deadline is None for one in asked
+    )
+
+
+def _with_added(pairs: Pairs, rule: Rule) -> Pairs:
+    headers, labels = pairs
+    for action in rule.actions:
+        if action.set is not None and action.set.headers:
+            headers = {**(headers or {}), **action.set.headers}
+        if action.set is not None and action.set.labels:
+            labels = {**(labels or {}), **action.set.labels}
+    return headers, labels
+
 
 def _apply_all(batch: Batch, draft: Draft) -> None:
     """Apply the rules of the queue, and again those of the queue to which one routes the message."""
@@ -50,7 +82,7 @@ def _apply_all(batch: Batch, draft: Draft) -> None:
 def _apply(batch: Batch, draft: Draft, rules: Program) -> None:
     """Apply rules in order, until one matches that is the last."""
     queue, view = draft.queue, View(draft, rules.fields)
-    for find in rules.entries:
+    for find, _ in rules.entries:
         for rule, matched in find(view):
             try:
                 if not matched and not view.is_true(cel.compiled(rule.when)):
@@ -146,8 +178,7 @@ _OWN: dict[str, Any] = dict.fromkeys(
 
 def micros(value: float | str, field: str) -> int:
     """A duration as rules have it: seconds, or a text such as ``5m``."""
-    seconds = seconds_of(value, field, InvalidConfig) if isinstance(value, str) else value
-    return duration(seconds, field, error=InvalidConfig)
+    return duration(value, field, error=InvalidConfig)
 
 
 def _changes(asked: Changes, draft: Draft, batch: Batch) -> dict[str, Any]:

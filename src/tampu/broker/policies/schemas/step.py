@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tampu.broker.plain_batch import PlainBatch
 from tampu.broker.policies.schemas.validators import Validator, validator
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
@@ -37,7 +38,7 @@ class SchemaStep:
                 last, (queue, type) = about, about
                 settings = batch.settings_of(queue)
                 dead = settings.on_invalid == "dead"
-                checks = settings.kept.get((_Checks, type)) or _compiled(settings, type)
+                checks = _checks(settings, type)
             if checks.validators:
                 payload = draft.payload
                 for schema, check in checks.validators:
@@ -47,8 +48,20 @@ class SchemaStep:
                 else:
                     draft.add_headers(checks.header)
 
+    def apply_plain(self, batch: PlainBatch) -> bool:
+        checks = _checks(batch.settings, batch.type)
+        if not all(check.accepts_all(batch.values) for _, check in checks.validators):
+            return False
+        if checks.validators:
+            batch.pairs = [(checks.header, None)] * len(batch.raws)
+        return True
+
 
 _NONE = _Checks([], {})
+
+
+def _checks(settings: Settings, type: str) -> _Checks:
+    return settings.kept.get((_Checks, type)) or _compiled(settings, type)
 
 
 def _compiled(settings: Settings, type: str) -> _Checks:

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tampu.broker.policies import cel
+from tampu.broker.plain_batch import PlainBatch
+from tampu.broker.policies import cel, conditions
 from tampu.broker.policies.conditions import View
 from tampu.broker.policies.subscriptions.names import reason
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
+from tampu.engines.port import Ending
 from tampu.model.definitions import Subscription
 from tampu.model.errors import InvalidConfig
+from tampu.model.message import State
 
 
 class BroadcastStep:
@@ -41,6 +44,29 @@ class BroadcastStep:
             why = reason(batch.settings_of(queue).subscriptions)
             for draft in sent:
                 draft.end_done(why)
+
+    def apply_plain(self, batch: PlainBatch) -> bool:
+        if len(batch.raws) == 1:  # it gets a story
+            return False
+        subscriptions = batch.settings.subscriptions
+        copies: list[tuple[str, Sequence[int] | None]] = []
+        for subscription in subscriptions:
+            queue = subscription.own_queue
+            chosen: list[int] | None = None
+            settings = batch.settings_of(queue)
+            if not settings.simple or settings.max_payload < batch.settings.max_payload:
+                return False
+            if subscription.filter is not None:
+                comparisons = conditions.parse(subscription.filter)
+                wanted = None if comparisons is None else conditions.column_test(comparisons, batch)
+                if wanted is None:
+                    return False
+                chosen = [at for at, yes in enumerate(wanted) if yes]
+            if chosen is None or chosen:
+                copies.append((queue, chosen))
+        batch.copies = copies
+        batch.ends = Ending(State.DONE, reason(subscriptions))
+        return True
 
 
 def _filtered(subscription: Subscription, drafts: Sequence[Draft], views: Sequence[View]) -> Sequence[Draft]:

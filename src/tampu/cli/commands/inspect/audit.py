@@ -37,7 +37,7 @@ def audit(
             if after is None:
                 break
     rows = ([output.ago(one.at), one.actor, one.action, text(one.target, "bold"), _change(one)] for one in found)
-    document = {"records": [msgspec.to_builtins(one) for one in found]}
+    document = {"records": [msgspec.to_builtins(one) for one in found], "cursor": None}  # all pages were read
     session.out.rows(document, ["when", "who", "did", "to", "change"], rows, fold=["change"])
 
 

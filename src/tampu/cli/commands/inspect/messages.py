@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import tampu
 from tampu.cli import documents, exits, output, parse, print_outcomes
-from tampu.cli.app import QueueName, command, option, queue_names
+from tampu.cli.app import STATES, QueueName, command, option, queue_names
 from tampu.cli.output import count, text, word
 from tampu.cli.session import Session
 from tampu.cli.wakeup import Wakeup
+from tampu.worker.logs.user_frames import user_frames
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,20 +37,58 @@ _LIMITS = ("max_depth", "max_in_flight", "group_concurrency", "group_rate", "rat
 _WIDE = 100
 _SOONEST = 0.05
 """Minimum between two refreshes, however many wake-ups there are."""
+_MOST_DETAILED = 100
+_DETAILED = (tampu.State.LEASED, tampu.State.DEAD)
+_FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _RARE = (tampu.State.HELD, tampu.State.CANCELLED, tampu.State.EXPIRED)
 
 
 def message_table(messages: list[tampu.Message], *, states: bool = True) -> Table:
     """Messages, one per line."""
     ranked = any(m.priority for m in messages)
-    columns = ["id", *["state"] * states, "type", "attempts", *["prio"] * ranked, "when", "payload"]
+    columns = [
+        "id",
+        *["state"] * states,
+        "type",
+        "attempts",
+        *["prio"] * ranked,
+        "when",
+        "progress",
+        "error",
+        "raised at",
+    ]
     rows = []
     for m in messages:
         found = documents.payload(m)
         value = m.raw if "payload_base64" in found else found["payload"]
         row = [m.id, *[word(m.state)] * states, m.type, f"{m.attempts}/{m.max_attempts}"]
-        rows.append([*row, *[count(m.priority)] * ranked, _when(m), output.short(value)])
-    return output.table(columns, rows, fold=("type", "when", "payload"), right=("prio",))
+        dead = m.state == tampu.State.DEAD
+        error, place = (m.last_error, _place(m)) if dead else (None, None)
+        row += [*[count(m.priority)] * ranked, _when(m), output.share(m.progress), text(error, "red"), place]
+        rows.append([*row, output.short(value)])
+    fold = ("type", "when", "progress", "error", "raised at", "payload")
+    return output.table([*columns, "payload"], rows, fold=fold, right=("prio",))
+
+
+def _place(m: tampu.Message) -> str | None:
+    """Where the last failure was raised, in the code of the user: ``tasks.py:5 send``."""
+    trace = m.failures[-1].traceback if m.failures else None
+    frames = list(_FRAME.finditer(user_frames(trace))) if trace else []
+    return f"{PurePath(frames[-1]['file']).name}:{frames[-1]['line']} {frames[-1]['name']}" if frames else None
+
+
+def _with_details(store: tampu.Store, messages: list[tampu.Message]) -> list[tampu.Message]:
+    """Leased messages with their progress, dead ones with their failures: a list alone does not have them."""
+    if len(messages) > _MOST_DETAILED:
+        return messages
+    made = []
+    for message in messages:
+        found = message
+        if message.state in _DETAILED:
+            with contextlib.suppress(tampu.NotFound):  # it has been removed since
+                found = store.get(message.id)
+        made.append(found)
+    return made
 
 
 def _when(m: tampu.Message) -> str:
@@ -94,19 +136,23 @@ def peek(
 def list_(
     session: Session,
     queue: QueueName,
-    state: Annotated[tampu.State | None, option("--state", "Only messages in this state", case_sensitive=False)] = None,
+    state: Annotated[tampu.State | None, option("--state", STATES, case_sensitive=False)] = None,
     limit: Annotated[int, option("--limit", "-n", "Maximum messages")] = 50,
     after: Annotated[str | None, option("--after", "Continue after a page", metavar="CURSOR")] = None,
     where: Where = None,
 ) -> None:
-    """List the messages of a queue, page by page."""
+    """List the messages of a queue, page by page.
+
+    Leased messages have their worker and progress, dead ones their error and where it was raised (up to 100 a page).
+    """
     with session.open() as store:
         page = store.messages(queue, state=state, limit=limit, after=after, where=parse.where(where))
+        messages = _with_details(store, page.messages)
     if session.json:
-        messages = [documents.message(m) for m in page]
-        session.out.document({"queue": queue, "messages": messages, "cursor": page.cursor})
-    elif page.messages:
-        session.out.show(message_table(page.messages, states=state is None))
+        shown = [documents.message(m) for m in messages]
+        session.out.document({"queue": queue, "messages": shown, "cursor": page.cursor})
+    elif messages:
+        session.out.show(message_table(messages, states=state is None))
     else:
         session.out.note("no messages found")
     if page.cursor is not None:
@@ -130,7 +176,7 @@ def stats_table(found: list[tampu.Stats]) -> Table:
 def stats(
     session: Session,
     queue: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="One queue (default: all)", autocompletion=queue_names)
+        str | None, typer.Argument(metavar="QUEUE", help="One queue (default: all)", autocompletion=queue_names)
     ] = None,
     watch: Annotated[bool, option("--watch", "-w", "Refresh until Ctrl-C")] = False,
     interval: Annotated[str, option("--interval", "Refresh at least this often", metavar="TIME")] = "1s",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 import tampu
@@ -72,12 +71,10 @@ def show(
         message = store.get(id)
         transitions = timeline(store, message) if history else []
     if session.json:
-        failures = [msgspec.structs.asdict(failure) for failure in message.failures]
         session.out.document(
             {
                 **documents.message(message),
                 **documents.result(message),
-                "failures": failures,
                 "history": [documents.transition(t) for t in transitions],
             }
         )
@@ -131,9 +128,8 @@ def _facts(m: tampu.Message) -> Table:
 def _holder(m: tampu.Message) -> list[tuple[str, Any]]:
     """Who works on it, since when, and how far that is."""
     times = [("started", m.started_at), ("updated", m.updated_at), ("lease until", m.lease_until)]
-    done = m.progress and f"{m.progress.done:.0%}" + (f", {m.progress.note}" if m.progress.note else "")
     seen = [(name, at and f"{output.clock(at)}  ({output.ago(at)})") for name, at in times]
-    return [("worker", m.worker), *seen, ("progress", done)]
+    return [("worker", m.worker), *seen, ("progress", output.share(m.progress) or None)]
 
 
 def _show_payload(session: Session, message: tampu.Message) -> None:

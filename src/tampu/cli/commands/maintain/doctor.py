@@ -32,8 +32,8 @@ def doctor(session: Session) -> None:
     found = examine(session)
     worst = max((level for _, level, _ in found), key=("ok", "warn", "bad").index)
     if session.json:
-        rows = [{"what": what, "level": level, "detail": detail} for what, level, detail in found]
-        session.out.document({"store": session.shown, "level": worst, "findings": rows})
+        rows = [{"what": what, "level": level, "note": detail} for what, level, detail in found]
+        session.out.document({"store": session.shown, "level": worst, "checks": rows})
     else:
         from rich.table import Table
 

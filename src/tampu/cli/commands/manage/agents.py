@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 import tampu
-from tampu.cli import output
+from tampu.cli import output, parse
 from tampu.cli.app import command, group, option
 from tampu.cli.output import count, text, word
 from tampu.cli.session import Session
@@ -54,10 +54,10 @@ def show(session: Session, name: Name) -> None:
 def run(
     session: Session,
     name: Name,
-    wait: Annotated[float, option("--wait", "Seconds to wait until it has run", metavar="SECONDS")] = 10.0,
+    wait: Annotated[str, option("--wait", "How long to wait until it has run", metavar="TIME")] = "10s",
 ) -> None:
     """Ask the leader to run an agent now, and wait until it has."""
-    end = time.monotonic() + wait
+    end = time.monotonic() + parse.duration(wait, "wait")
     with session.open() as store:
         found = asked = store.agents.run(name)
         while not _has_run(found, asked) and time.monotonic() < end:

@@ -33,7 +33,7 @@ def config(
         typer.Argument(metavar="QUEUE", help="The queue, a scope (shop.*), or '*'", autocompletion=queue_names),
     ],
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="Settings: lease=2m ordering=priority ttl=null")
+        list[str] | None, typer.Argument(metavar="NAME=VALUE…", help="Settings: lease=2m ordering=priority ttl=null")
     ] = None,
     reset: Annotated[bool, option("--reset", "Remove all settings: use the defaults again")] = False,
 ) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 import tampu
-from tampu.cli import output, parse
+from tampu.cli import documents, output, parse
 from tampu.cli.app import command, group, option
 from tampu.cli.output import text
 from tampu.cli.session import Session
@@ -22,7 +22,7 @@ Type = Annotated[str | None, option("--type", "Only messages of this type")]
 Error = Annotated[str | None, option("--error", "Only those whose error has this text", metavar="TEXT")]
 Fingerprint = Annotated[str | None, option("--fingerprint", "Only this group of errors; see tampu dead groups")]
 Since = Annotated[str | None, option("--since", "Only those that died within this time: 30m, 7d", metavar="TIME")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Messages, in place of filters")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Messages, in place of filters")]
 DryRun = Annotated[bool, option("--dry-run", "Only say how many there are, and where")]
 ReplayId = Annotated[str, typer.Argument(metavar="REPLAY", help="The id that tampu dead replay has shown")]
 
@@ -68,15 +68,8 @@ def list_dead(
         [text(m.queue, "bold"), m.id, m.type or "", m.reason or "", output.ago(m.ended_at), m.last_error or ""]
         for m in found
     )
-    document = {"messages": [_shown(m) for m in found]}
+    document = {"messages": [documents.message(m) for m in found]}
     session.out.rows(document, ["queue", "id", "type", "reason", "died", "error"], rows, fold=["error"])
-
-
-def _shown(message: tampu.Message) -> dict[str, Any]:
-    return {
-        "id": message.id, "queue": message.queue, "type": message.type, "reason": message.reason,
-        "error": message.last_error, "attempts": message.attempts, "ended_at": message.ended_at,
-    }  # fmt: skip
 
 
 @command("groups", _PANEL, of=dead)

@@ -54,4 +54,4 @@ def remove(session: Session, name: Name) -> None:
     with session.open() as store:
         if not store.followers.remove(name):
             raise tampu.NotFound(f"no follower {name}", field="name", hint="see tampu followers list")
-    session.out.answer({"name": name, "removed": True}, f"{name} removed")
+    session.out.answer({"name": name, "deleted": True}, f"{name} removed")

@@ -12,7 +12,7 @@ import typer
 
 import tampu
 from tampu.cli import documents, exits, output, parse, print_outcomes, streams
-from tampu.cli.app import DryRun, Ids, QueueName, command, option, queue_names
+from tampu.cli.app import STATES, DryRun, Ids, QueueName, command, option, queue_names
 from tampu.cli.commands.inspect.messages import message_table
 from tampu.cli.session import Session
 from tampu.model.states import WAITING
@@ -60,7 +60,7 @@ def replay(
         str | None,
         typer.Argument(metavar="QUEUE", help="The queue; optional with --from-lake", autocompletion=queue_names),
     ] = None,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Message ids")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Message ids")] = None,
     where: Annotated[
         list[str] | None,
         option(
@@ -157,7 +157,7 @@ def _print_replay(
 def purge(
     session: Session,
     queue: QueueName,
-    state: Annotated[list[tampu.State], option("--state", "Messages in this state; repeatable", case_sensitive=False)],
+    state: Annotated[list[tampu.State], option("--state", f"{STATES}; repeatable", case_sensitive=False)],
     dry_run: DryRun = False,
     yes: Annotated[bool, option("--yes", "-y", "Do not ask")] = False,
 ) -> None:

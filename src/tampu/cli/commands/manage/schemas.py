@@ -12,6 +12,7 @@ import tampu
 from tampu.cli.app import command, group, option
 from tampu.cli.definitions import Name, add_commands, read_document
 from tampu.cli.session import Session
+from tampu.model.similar import did_you_mean
 
 _PANEL = "Policies"
 schema = group("schema", _PANEL, "JSON Schemas that payloads must match")
@@ -44,7 +45,7 @@ def put(
 @command("from-task", _PANEL, of=schema)
 def from_task(
     session: Session,
-    task: Annotated[str, typer.Argument(metavar="MODULE:APP[:TASK]", help="The task, such as shop.tasks:app:send")],
+    task: Annotated[str, typer.Argument(metavar="MODULE:APP:TASK", help="The task, such as shop.tasks:app:send")],
 ) -> None:
     """Print the JSON Schema of a task's payload, made from the annotations of its function."""
     from tampu.worker.process import run
@@ -55,7 +56,9 @@ def from_task(
     if not wanted and len(tasks) == 1:
         (wanted,) = tasks
     if wanted not in tasks:
-        raise tampu.NotFound(f"no task {wanted} in {module}:{name}", field="task", hint=f"tasks: {', '.join(tasks)}")
+        like = did_you_mean(wanted, tasks)
+        hint = f"tasks: {', '.join(tasks)}"
+        raise tampu.NotFound(f"no task {wanted} in {module}:{name}{like}", field="task", hint=hint)
     document = tasks[wanted].arguments.schema()
     if session.json:
         session.out.document(document)

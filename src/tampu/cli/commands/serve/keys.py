@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +13,7 @@ import tampu
 from tampu.broker import access
 from tampu.broker.core import Core
 from tampu.cli.app import command, group, option
+from tampu.cli.parse import duration, optional_duration
 from tampu.cli.session import Session
 
 _PANEL = "Serve"
@@ -38,7 +42,7 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for")],
     grant: Annotated[list[str], option("--grant", "For example publish,view:orders.* (repeatable)", metavar="GRANT")],
     all_tenants: Annotated[bool, option("--all-tenants", "Valid for all tenants")] = False,
-    expires_in: Annotated[float | None, option("--expires-in", "Lifetime", metavar="SECONDS")] = None,
+    expires_in: Annotated[str | None, option("--expires-in", "Lifetime, such as 30d", metavar="TIME")] = None,
     rate: Annotated[float, option("--rate", "Maximum messages per second; 0: no limit")] = 0,
     burst: Annotated[int, option("--burst", "Maximum messages at once")] = 0,
 ) -> None:
@@ -49,7 +53,8 @@ def create(
     with session.open_or_create() as store:
         tenant = "*" if all_tenants else session.tenant or "default"
         keys = _key_admin(session, store, tenant)
-        made = access.run(store, keys.create(name, grants, expires_in=expires_in, rate=rate, burst=burst))
+        lifetime = optional_duration(expires_in, "expires_in")
+        made = access.run(store, keys.create(name, grants, expires_in=lifetime, rate=rate, burst=burst))
     _print(session, made)
 
 
@@ -66,20 +71,18 @@ def list_keys(session: Session) -> None:
         ]
         for key in found
     )  # fmt: skip
-    session.out.rows(found, ["key", "tenant", "name", "grants", "expires", "last use"], rows, fold=["grants"])
+    session.out.rows({"keys": found}, ["key", "tenant", "name", "grants", "expires", "last use"], rows, fold=["grants"])
 
 
 @command("rotate", _PANEL, of=keys)
 def rotate(
     session: Session,
     id: Id,
-    overlap: Annotated[
-        float, option("--overlap", "Keep the old secret valid for this long", metavar="SECONDS")
-    ] = 86_400,
+    overlap: Annotated[str, option("--overlap", "Keep the old secret valid for this long", metavar="TIME")] = "1d",
 ) -> None:
     """Give a key a new secret, and show it once."""
     with session.open() as store:
-        made = access.run(store, _key_admin(session, store).rotate(id, overlap=overlap))
+        made = access.run(store, _key_admin(session, store).rotate(id, overlap=duration(overlap, "overlap")))
     _print(session, made)
 
 
@@ -90,6 +93,28 @@ def revoke(session: Session, id: Id) -> None:
         access.run(store, _key_admin(session, store).revoke(id))
     if not session.json:
         session.out.line("revoked")
+
+
+@command("aws", _PANEL, of=keys)
+def aws(
+    session: Session,
+    key_file: Annotated[
+        Path | None, option("--key-file", "A file with the key; default: asked for, or read from standard input")
+    ] = None,
+) -> None:
+    """The credentials of a key for AWS SDKs, which work with `tampu serve --sqs`."""
+    from tampu.server.auth import keys
+
+    if key_file is not None:
+        token = key_file.read_text()
+    else:
+        token = getpass.getpass("Key: ") if sys.stdin.isatty() else sys.stdin.readline()
+    parts = keys.split(token.strip())
+    if parts is None:
+        raise tampu.InvalidMessage("this is not a key", field="key", hint="give the whole key: tampu_…_…")
+    found = {"AWS_ACCESS_KEY_ID": f"tampu_{parts[0]}", "AWS_SECRET_ACCESS_KEY": keys.aws_secret(parts[1])}
+    session.out.answer(found, "\n".join(f"{name}={value}" for name, value in found.items()))
+    session.out.note("They are as secret as the key, and end with it.")
 
 
 def _print(session: Session, made: Any) -> None:

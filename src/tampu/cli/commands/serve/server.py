@@ -11,8 +11,9 @@ import typer
 
 import tampu
 from tampu.cli.app import command
+from tampu.cli.plain_help import escape
 from tampu.cli.session import Session, hidden
-from tampu.server.settings import ServerSettings
+from tampu.server.settings import DURATIONS, ServerSettings
 
 _PANEL = "Serve"
 
@@ -55,10 +56,12 @@ def _options() -> list[inspect.Parameter]:
             flag = f"--{name.replace('_', '-')}"
             typer_option = typer.Option(
                 f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
-                help=f"{about.description} [TAMPU_{name.upper()}; {_shown(getattr(defaults, name))}]",
+                help=escape(f"{about.description} (TAMPU_{name.upper()}, or {_shown(getattr(defaults, name))})"),
                 show_default=False,
+                metavar="TIME" if name in DURATIONS else None,
             )
-            made.append(_option(name, Annotated[(kind if kind in (bool, int, float) else str) | None, typer_option]))
+            plain = kind if kind in (bool, int, float) and name not in DURATIONS else str
+            made.append(_option(name, Annotated[plain | None, typer_option]))
     return made
 
 

@@ -23,7 +23,7 @@ def claim(
     queues: QueueNames,
     limit: Annotated[int, option("--limit", "-n", "Maximum messages")] = 1,
     lease: Annotated[str | None, option("--lease", "Lease time (default: the queue's)", metavar="TIME")] = None,
-    wait: Annotated[str, option("--wait", "Wait this long for the first", metavar="TIME")] = "0",
+    wait: Annotated[str, option("--wait", "Wait this long for the first", metavar="TIME")] = "0s",
     worker: Annotated[str | None, option("--worker", "Worker (default: host)", metavar="NAME")] = None,
 ) -> None:
     """Claim messages, and print them with their receipts. Exit code 3 if there are none."""
@@ -33,9 +33,8 @@ def claim(
         leases = store.claim(
             queues, limit=limit, lease=lease_seconds, wait=wait_seconds, worker=worker or socket.gethostname()
         )
-        statuses = (
-            [] if leases else [(queue, print_outcomes.status_of(store, queue)) for queue in dict.fromkeys(queues)]
-        )
+        empty = [] if leases else list(dict.fromkeys(queues))
+        reasons = [(name, print_outcomes.status_of(store, name), print_outcomes.similar(store, name)) for name in empty]
     if session.json:
         session.out.document({"leases": [documents.lease(one) for one in leases]})
     else:
@@ -45,8 +44,8 @@ def claim(
             session.out.note(f"next: {session.command_line('ack')} RECEIPT, or nack, extend, release")
     if not leases:
         session.out.note("no message to deliver")
-        for queue, status in statuses:
-            print_outcomes.note_status(session, queue, status)
+        for reason in reasons:
+            print_outcomes.note_status(session, *reason)
         raise typer.Exit(exits.NOTHING)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, output, parse
+from tampu.cli import documents, output, parse, print_outcomes
 from tampu.cli.app import QueueName, command, option
 from tampu.cli.commands.work import publish_lines
 from tampu.cli.session import Session
@@ -140,11 +140,14 @@ def publish(
         return store.publish(queue, value, content_type=kind, **options)
 
     with session.open_or_create(act) as store:
+        like = "" if session.json else print_outcomes.similar(store, queue)
         message = act(store)
     when = f", due {output.ago(message.run_at)}" if message.run_at else ""
     held = f" ({message.reason})" if message.reason else ""
     line = f"{message.id}  {message.queue}: {message.state}{held}{when}"
     session.out.answer(documents.message(message), line)
+    if like:
+        session.out.note(f"queue {queue} is new{like}")
     if message.duplicate:
         session.out.note("not published again: a message with this key, idempotency key or id exists")
 

@@ -142,7 +142,7 @@ def remove(session: Session, name: Name) -> None:
     with session.open() as store:
         store.schedules.get(name)
         store.schedules.delete(name)
-    session.out.answer({"name": name, "removed": True}, f"{name} removed")
+    session.out.answer({"name": name, "deleted": True}, f"{name} removed")
 
 
 @command("fire", _PANEL, of=schedule)

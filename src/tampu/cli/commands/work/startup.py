@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import logging
 
 import tampu
 from tampu.broker import access
 from tampu.cli.session import Session
+from tampu.model.similar import did_you_mean
 
 log = logging.getLogger("tampu.worker")
 _MOST_NAMES = 20
@@ -45,8 +45,7 @@ def _check_queues(runner: tampu.Runner, store: tampu.Store) -> None:
     with contextlib.suppress(tampu.TampuError):  # a key that may not list queues
         there = set(store.queues.list())
     for name in idle:
-        close = difflib.get_close_matches(name, sorted((used | there) - {name}), n=1)
-        meant = f"; did you mean {close[0]}?" if close else ""
+        meant = did_you_mean(name, used | there)
         if there and name not in there:
             log.warning("queue %s does not exist yet, and no task uses it%s", name, meant)
         else:

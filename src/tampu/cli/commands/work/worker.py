@@ -47,7 +47,7 @@ def work(
     process_recycle: Annotated[
         int | None, option("--process-recycle", "Replace a worker after this many messages", min=1)
     ] = None,
-    grace: Annotated[str, option("--grace", "Time to finish tasks when stopped", metavar="TIME")] = "30",
+    grace: Annotated[str, option("--grace", "Time to finish tasks when stopped", metavar="TIME")] = "30s",
     lease: Annotated[str | None, option("--lease", "Lease (default: the queues')", metavar="TIME")] = None,
     name: Annotated[str | None, option("--name", "Name of the worker (default: host:pid)")] = None,
     unknown: Annotated[str, option("--unknown", "Messages without a task: retry or reject")] = "retry",
@@ -99,6 +99,8 @@ def work(
         found.url = session.url
     if session.tenant is not None:
         found.tenant = session.tenant
+    if session.token is not None:
+        found.token = session.token
     options = tampu.RunnerOptions(
         queues=None if not queues else parse_queues(queues),
         strict=strict,

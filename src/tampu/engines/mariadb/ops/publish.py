@@ -20,6 +20,24 @@ def publish_simple(db: Db, q: int, now: int, ahead: int | None, most: int, seqs:
     db.note_ready([(q, 0, seq) for seq in seqs if seq is not None])
 
 
+def publish_copies(db: Db, now: int, ahead: int | None, most: int, qs: Ints, seqs: Ints, bodies: Blobs) -> None:
+    count = len(bodies)
+    for at, q in enumerate(qs):
+        assert q is not None
+        publish_simple(db, q, now, ahead, most, Ints(seqs[at * count : (at + 1) * count]), bodies)
+
+
+def publish_ended(
+    db: Db, q: int, now: int, ahead: int | None, most: int, state: int, seqs: Ints, bodies: Blobs
+) -> None:
+    same = len(seqs)
+    db.submit(
+        "insert_unkeyed_messages", now, ahead, seqs, Ints([q] * same), Ints([0] * same), Ints([most] * same),
+        Ints([None] * same), bodies,
+    )  # fmt: skip
+    db.submit("insert_ended", now, *ints([(seq, None, q, 0, state) for seq in seqs], 5))
+
+
 def insert_loaded(
     db: Db, q: int, now: int, ahead: int | None, most: int, seqs: Ints, ids: Uuids, bodies: Blobs
 ) -> None:

@@ -39,6 +39,32 @@ stored AS (
   SELECT seq, $2::int8, 0, $1::int8, $4::int8, $3::int8, body FROM item)
 INSERT INTO tampu.ready (rank, pos, seq, q, attempts) SELECT 0, seq, seq, $1::int8, 0 FROM unnest($5::int8[]) AS s(seq)
 
+-- name: publish_copies
+-- Stores the same simple messages in several queues, ready at rank 0.
+-- Run by: publish of copies
+-- In:  $1 now, $2 how far ids are ahead of now or NULL, $3 max_attempts, $4 queues, $5 seqs: as many for each queue as
+--      there are bodies, $6 bodies
+-- Out: nothing
+WITH stored AS (
+  INSERT INTO tampu.message (seq, created, rank, q, max_attempts, ahead, body)
+  SELECT ($5::int8[])[(u.no - 1) * cardinality($6::bytea[]) + i.place], $1::int8, 0, u.q, $3::int8, $2::int8, i.body
+  FROM unnest($4::int8[]) WITH ORDINALITY AS u(q, no)
+  CROSS JOIN unnest($6::bytea[]) WITH ORDINALITY AS i(body, place))
+INSERT INTO tampu.ready (rank, pos, seq, q, attempts)
+SELECT 0, s.seq, s.seq, ($4::int8[])[(s.place - 1) / cardinality($6::bytea[]) + 1], 0
+FROM unnest($5::int8[]) WITH ORDINALITY AS s(seq, place)
+
+-- name: publish_ended
+-- Stores messages of one queue that end at once.
+-- Run by: publish of messages that end as they are stored
+-- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, $5 state number, $6 seqs, $7 bodies
+-- Out: nothing
+WITH stored AS (
+  INSERT INTO tampu.message (seq, created, rank, q, max_attempts, ahead, body)
+  SELECT seq, $2::int8, 0, $1::int8, $4::int8, $3::int8, body FROM unnest($6::int8[], $7::bytea[]) AS i(seq, body))
+INSERT INTO tampu.ended (seq, at, q, attempts, state)
+SELECT seq, $2::int8, $1::int8, 0, $5::int8 FROM unnest($6::int8[]) AS s(seq)
+
 -- name: publish_without_lookup
 -- Stores messages that need no look-up: ready or delayed, with or without expiry.
 -- Run by: publish

@@ -16,7 +16,15 @@ from tampu.engines.redis import ids, rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
 from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.redis.verbs import reservations
-from tampu.engines.rules import conflict, correlation_word, ended, full, made_by_the_store, of_another_queue
+from tampu.engines.rules import (
+    conflict,
+    correlation_word,
+    done_at_once,
+    ended,
+    full,
+    made_by_the_store,
+    of_another_queue,
+)
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
@@ -46,16 +54,20 @@ def publish_simple(context: RunContext, calls: Sequence[Publish]) -> Operation[l
 def simple_arguments(items: Sequence[Item]) -> Sequence[Any]:
     """What `publish_simple.lua` takes."""
     most, types = [item.max_attempts for item in items], [item.body.type for item in items]
-    return (rows.encode((_same_or_list(most), _same_or_list(types))), *(item.packed for item in items))
+    how = items[0].ends
+    done = how is not None and how.reason
+    return (rows.encode((_same_or_list(most), _same_or_list(types), done)), *(item.packed for item in items))
 
 
 def simple_messages(entry: QueueEntry, items: Sequence[Item], now: int, first: bytes) -> list[Message]:
     """The messages that `publish_simple.lua` has stored, the first under this number."""
-    state, tenant, queue = State.READY, entry.tenant, entry.queue
-    return [
-        Message(id, tenant, queue, state, item.body, 0, item.max_attempts, now)
-        for id, item in zip(entry.ids.many(ids.series(first.decode(), len(items))), items, strict=True)
-    ]
+    tenant, queue = entry.tenant, entry.queue
+    numbered = zip(entry.ids.many(ids.series(first.decode(), len(items))), items, strict=True)
+    how = items[0].ends
+    if how is not None:
+        return [done_at_once(id, tenant, queue, item, how, now) for id, item in numbered]
+    state = State.READY
+    return [Message(id, tenant, queue, state, item.body, 0, item.max_attempts, now) for id, item in numbered]
 
 
 def _same_or_list(values: list[Any]) -> Any:

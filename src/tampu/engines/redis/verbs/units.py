@@ -25,7 +25,7 @@ from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry, RunContext
 from tampu.engines.redis.verbs import admin, documents, publish, reservations, settle
-from tampu.engines.rules import lost, made_by_the_store, of_another_queue
+from tampu.engines.rules import all_done_at_once, lost, made_by_the_store, of_another_queue
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, InvalidState, NotFound, TampuError, Unavailable
 from tampu.model.message import Body, Message, unpack_body
@@ -79,12 +79,19 @@ class Part:
             return None
         _, call = self.publishes[0]
         ending = sum(item.verb in _ENDING for item in self.batch.items)
+        if len(self.publishes) == 1 and not call.max_depth:
+            return call
         return msgspec.structs.replace(
             call,
             items=[item for _, one in self.publishes for item in one.items],
             simple=all(one.simple and not one.max_depth for _, one in self.publishes),
             max_depth=0 if self.deep or not call.max_depth else call.max_depth + ending,
         )
+
+
+def _is_simple(call: Publish) -> bool:
+    """True if `publish_simple.lua` can store it."""
+    return call.simple or (all_done_at_once(call.items) and not any(rows.kept_fields(item.body) for item in call.items))
 
 
 # -- sorting the calls
@@ -164,7 +171,7 @@ class _Script:
             call = part.publish
             if call is not None:
                 assert part.entry is not None
-                items = () if call.simple else call.items
+                items = () if _is_simple(call) else call.items
                 self._packed[part.tag] = [publish.pack_item(call.tenant, item) for item in items]
                 if reservations.needed(call.items):
                     self._names[part.tag] = reservations.Reservations(context, part.entry, call.items)
@@ -176,6 +183,8 @@ class _Script:
     def steps(self) -> Iterator[tuple[str, Part, Sequence[Any]]]:
         """(script, part, arguments). Checks come first; answers come in the order of the changes."""
         doing: list[tuple[str, Part, Sequence[Any]]] = []
+        simple: dict[int, Sequence[Any]] = {}
+        """Arguments by the identity of the items."""
         for part in self._parts:
             settled: Sequence[Any] = ()
             if part.batch.items:
@@ -195,8 +204,10 @@ class _Script:
             if part.extends:
                 doing.append(("extend", part, (rows.encode([item for _, _, item in part.extends]),)))
             call = part.publish
-            if call is not None and call.simple:
-                doing.append(("publish_simple", part, publish.simple_arguments(call.items)))
+            if call is not None and _is_simple(call):
+                arguments = simple.setdefault(id(call.items), ()) or publish.simple_arguments(call.items)
+                simple[id(call.items)] = arguments
+                doing.append(("publish_simple", part, arguments))
             elif call is not None:
                 assert part.entry is not None
                 bodies = [item.packed for item in call.items]
@@ -244,11 +255,12 @@ class _Script:
         found = self._context.read_reply(part.entry, answer)
         if script == "publish_simple":
             new, now, first = found
-            made = publish.simple_messages(
-                part.entry, [item for _, call in part.publishes for item in call.items], now, first
-            )
+            made: list[Message] = []
+            if not all(call.copy for _, call in part.publishes):
+                items = [item for _, call in part.publishes for item in call.items]
+                made = publish.simple_messages(part.entry, items, now, first)
             for position, call in part.publishes:
-                replies[position], made = made[: len(call.items)], made[len(call.items) :]
+                replies[position], made = [] if call.copy else made[: len(call.items)], made[len(call.items) :]
             return bool(new)
         if script == "publish":
             new, now, *stored = found
@@ -268,6 +280,19 @@ class _Script:
         for (position, one), changed in zip(part.named[script], found, strict=True):
             replies.setdefault(position, {})[one.item] = admin.outcome(one.call, one.id, changed)
         return False
+
+
+def _flat(steps: Sequence[tuple[str, Part, Sequence[Any]]]) -> tuple[bytes, list[Any]]:
+    """The steps as `unit.lua` takes them, and their arguments; the same arguments are sent once."""
+    head: list[tuple[str, str, int]] = []
+    flat: list[Any] = []
+    first: dict[int, int] = {}
+    for number, (script, part, arguments) in enumerate(steps, 1):
+        same = first.setdefault(id(arguments), number)
+        head.append((script, part.tag, len(arguments) if same == number else -same))
+        if same == number:
+            flat.extend(arguments)
+    return rows.encode(head), flat
 
 
 def _arguments(call: ScriptCall) -> Sequence[Any]:
@@ -291,8 +316,7 @@ def _run_script(
     while True:
         yield from script.reserve()
         steps = list(script.steps())
-        head = rows.encode([(kind, part.tag, len(arguments)) for kind, part, arguments in steps])
-        flat = [argument for _, _, arguments in steps for argument in arguments]
+        head, flat = _flat(steps)
         (reply,) = yield [
             context.write.script("unit", tag, name, keep_us, digest.hex(), intent, _CHECK_AFTER_US, head, *flat),
         ]
@@ -329,7 +353,7 @@ def together(context: RunContext, unit: Together) -> Operation[list[Any]]:
     if (yield from context.registry.by_ids(given)):
         raise made_by_the_store()
     parts = yield from _sort(context, unit)
-    digest = units.digest(unit)
+    digest = units.digest(unit) if unit.name else b""
     name = f"{unit.tenant}/{unit.name or '~' + secrets.token_hex(12)}"
     keep_us = unit.name_us if unit.name else 0
     if not context.registry.sharded or len(parts) == 1:

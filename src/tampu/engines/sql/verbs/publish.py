@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tampu.engines.encoding import DELAYED, READY
 from tampu.engines.port import Item, Publish
-from tampu.engines.rules import full
+from tampu.engines.rules import all_done_at_once, full
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.locks import queue_lock
@@ -37,12 +37,15 @@ def store(batch: Batch, calls: Sequence[Publish]) -> list[list[Message] | TampuE
     for together in [calls] if len(calls) == 1 else _neighbours(calls):
         call = together[0]
         try:
-            if call.simple or batch.takes(call.items):
+            if call.copy:
+                batch.check_depth(call)
+                replies.extend(batch.add_copies(together))
+            elif call.simple or batch.takes(call.items):
                 batch.check_depth(call)
                 replies.extend(batch.add_simple(together) if call.simple else [batch.add(call)])
             else:
                 batch.flush()
-                verb = publish_ended if publish_ended.takes(call.items) else publish_with_lookup
+                verb = publish_ended if all_done_at_once(call.items) else publish_with_lookup
                 replies.append(verb.publish(batch.commit, call))
         except TampuError as error:
             replies.append(error)
@@ -51,10 +54,15 @@ def store(batch: Batch, calls: Sequence[Publish]) -> list[list[Message] | TampuE
 
 
 def _neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
-    """Group successive simple calls for the same queue, which can be stored as one. Each other call is alone."""
-    for key, group in itertools.groupby(
-        calls, lambda call: (call.tenant, call.queue) if call.simple and not call.max_depth else None
-    ):
+    """Group successive calls that can be stored as one: simple ones for the same queue, and copies of the same items.
+    Each other call is alone."""
+
+    def common(call: Publish) -> tuple[str, str | int] | None:
+        if not call.simple or call.max_depth:
+            return None
+        return call.tenant, id(call.items) if call.copy else call.queue
+
+    for key, group in itertools.groupby(calls, common):
         if key is None:
             yield from ([call] for call in group)
         else:
@@ -153,6 +161,20 @@ class Batch:
 
         commit.deferred.append(fill)
         return replies
+
+    def add_copies(self, calls: Sequence[Publish]) -> list[list[Message]]:
+        """Store the items of a call in the queues of all these calls."""
+        commit, items = self.commit, calls[0].items
+        count, types = len(items), [item.body.type for item in items]
+        numbers = commit.numbers(count * len(calls))
+        qs = [commit.queue(call.tenant, call.queue) for call in calls]
+        for at, q in enumerate(qs):
+            self._note(q, READY, numbers[at * count : (at + 1) * count], types)
+        bodies = Blobs([item.packed for item in items])
+        commit.db.send(
+            "publish_copies", commit.now, commit.ahead, items[0].max_attempts, Ints(qs), Ints(numbers), bodies
+        )
+        return [[] for _ in calls]
 
     def _note(self, q: int, code: int, seqs: Sequence[int], types: Sequence[str]) -> None:
         noted_seqs, noted_types = self._noted.setdefault((q, code), ([], []))

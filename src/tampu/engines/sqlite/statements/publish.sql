@@ -53,12 +53,12 @@ VALUES ($1, $4, CAST($6 AS TEXT), CAST($7 AS TEXT), $2, $5, $3)
 -- Out: nothing
 UPDATE tampu_message SET body = $2 WHERE seq = $1
 
--- name: insert_correlations
+-- name: insert_correlation_words
 -- Records the correlation ids of messages.
 -- Run by: publish, free with bodies, import
--- In:  rows: $1 hash of tenant and correlation id, $2 seq
+-- In:  $1 hashes of tenant and correlation id, one after the other, $2 a list: seqs
 -- Out: nothing
-INSERT OR IGNORE INTO tampu_correlation (word, seq) VALUES ($1, $2)
+INSERT OR IGNORE INTO tampu_correlation (word, seq) SELECT substr($1, 16 * key + 1, 16), value FROM json_each($2)
 
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
@@ -83,6 +83,23 @@ WHERE m.id BETWEEN $2 AND $3 AND u.tenant = $1
 -- In:  $1 seq, $2 q, $3 rank, $4 created, $5 max_attempts, $6 body
 -- Out: nothing
 INSERT INTO tampu_message (seq, q, rank, created, max_attempts, body) VALUES ($1, $2, $3, $4, $5, $6)
+
+-- name: insert_copies
+-- Stores the same messages in several queues, from one value with all bodies, which SQLite cuts.
+-- Run by: publish of copies, and of messages that end as they are stored
+-- In:  $1 first seq, $2 how far the first seqs of two queues are apart, $3 now, $4 max_attempts, $5 bodies,
+--      $6 a list: queues, $7 a list: start of each body << 31 | its length
+-- Out: nothing
+INSERT INTO tampu_message (seq, q, rank, created, max_attempts, body)
+SELECT $1 + $2 * u.key + 2 * b.key, u.value, 0, $3, $4, substr($5, (b.value >> 31) + 1, b.value & 0x7fffffff)
+FROM json_each($6) AS u CROSS JOIN json_each($7) AS b
+
+-- name: insert_ended_at_once
+-- Puts messages of one queue into the index of ended messages.
+-- Run by: publish of messages that end as they are stored
+-- In:  $1 q, $2 state number, $3 now, $4 a list: seqs
+-- Out: nothing
+INSERT INTO tampu_ended (seq, q, state, at, attempts) SELECT value, $1, $2, $3, 0 FROM json_each($4)
 
 -- name: insert_plain_with_id
 -- As `insert_plain`, for messages with an id that the user gave.

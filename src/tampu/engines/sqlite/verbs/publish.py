@@ -173,7 +173,7 @@ class _Plain(Batch):
         self._runs.append((q, rank, first, first, 0, None, last))
 
     def flush(self) -> None:
-        if not self._messages and not self._own:
+        if not self._noted:
             return
         commit, db = self.commit, self.commit.db
         db.executemany(_INSERT_PLAIN, self._messages)

@@ -1,125 +1,210 @@
-// Keeps the dashboard up to date. Events say that something changed; then the elements marked data-live are fetched
-// again and replaced. The server renders and escapes all HTML.
+// What the pages do with a script: local times, charts, questions in a dialog, and staying up to date. Everything else
+// works without it. The server renders and escapes all HTML; htmx fetches a page again and changes what is different.
 
-const script = document.querySelector('script[type="module"]');
 const root = new URL(document.documentElement.dataset.root || "./", location.href);
-const { queue, id } = script.dataset;
+const main = document.getElementById("main");
 const live = document.getElementById("live");
-const WINDOW_SECONDS = 60;
-const LEAST_MS = 500;
-const QUIET_MS = 10000;
-const RATES = { publish: "in", adopt: "in", ack: "done", nack: "failed", reject: "failed", reap: "failed" };
+const { queue } = main.dataset;
+const QUIET_MS = 60000; // a page is fetched again after this long without a change, so that its charts move on
+const SLOWEST_MS = 30000;
 
-// -- times, in the reader's own zone
+// -- times in the reader's own zone, and how long ago they were
 
 const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
 
-function localTimes(part) {
+function ago(date) {
+  const seconds = Math.abs(Date.now() - date.getTime()) / 1000;
+  for (const [unit, size] of UNITS) {
+    if (seconds >= size) return `${(seconds / size).toFixed(seconds >= 10 * size ? 0 : 1)} ${unit}`;
+  }
+  return `${Math.floor(seconds)} s`;
+}
+
+function showTimes(part) {
   for (const time of part.querySelectorAll("time[datetime]")) {
-    time.textContent = clock.format(new Date(time.dateTime));
-    time.title = time.dateTime;
+    const date = new Date(time.dateTime);
+    time.textContent = "ago" in time.dataset ? ago(date) : clock.format(date);
+    time.title = "ago" in time.dataset ? clock.format(date) : time.dateTime;
   }
 }
 
-// -- rates, from the events of the last minute
+// -- charts: the values are in the attribute data-chart
 
-const began = Date.now();
-const seconds = new Map(); // second → { "in/orders": 3, … }
+const charts = new Map(); // element → uPlot
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const UNIT = {
+  count: (v) => (v >= 10000 ? `${Math.round(v / 1000)}k` : `${+v.toFixed(1)}`),
+  seconds: (v) => (v === 0 ? "0" : v < 1 ? `${Math.round(v * 1000)} ms` : v < 90 ? `${+v.toFixed(1)} s` : v < 5400 ? `${+(v / 60).toFixed(1)} min` : `${+(v / 3600).toFixed(1)} h`),
+};
 
-function count(moved) {
-  const kind = RATES[moved.verb];
-  if (!kind) return;
-  const second = Math.floor(Date.now() / 1000);
-  if (!seconds.has(second)) seconds.set(second, new Map());
-  const counts = seconds.get(second);
-  const name = `${kind}/${moved.queue}`;
-  counts.set(name, (counts.get(name) || 0) + 1);
+const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18000, 36000, 86400];
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-function showRates() {
-  const now = Math.floor(Date.now() / 1000);
-  const sums = new Map();
-  for (const [second, counts] of seconds) {
-    if (second <= now - WINDOW_SECONDS) seconds.delete(second);
-    else for (const [name, n] of counts) sums.set(name, (sums.get(name) || 0) + n);
+function draw(place) {
+  const { x, unit, series } = JSON.parse(place.dataset.chart);
+  const show = UNIT[unit];
+  const label = (value) => (value == null ? "–" : show(value));
+  const axis = { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const options = {
+    width: place.clientWidth, height: place.clientHeight,
+    cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+    legend: { show: false },
+    scales: { y: { range: (_, least, most) => [0, Math.max(most, unit === "count" ? 4 : 0.01) * 1.08] } },
+    axes: [{ ...axis, grid: { show: false }, space: 80, size: 26, values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })) }, { ...axis, size: 52, ...(unit === "seconds" ? { incrs: STEPS } : {}), values: (_, ticks) => ticks.map(show) }],
+    series: [{}, ...series.map((s) => ({ stroke: colour(s.tone), width: 2, fill: s.fill ? `${colour(s.tone)}22` : undefined, points: { show: false }, spanGaps: true }))],
+    hooks: {
+      setCursor: [(plot) => {
+        const at = plot.cursor.idx;
+        place.parentElement.querySelectorAll(".legend b").forEach((value, n) => {
+          value.textContent = label(at == null ? series[n].values.at(-1) : series[n].values[at]);
+        });
+      }],
+    },
+  };
+  charts.get(place)?.plot.destroy();
+  place.replaceChildren();
+  const plot = new uPlot(options, [x, ...series.map((s) => s.values)], place);
+  charts.set(place, { plot, data: place.dataset.chart });
+}
+
+function drawCharts() {
+  for (const [place, { plot }] of charts) {
+    if (!place.isConnected) {
+      plot.destroy();
+      charts.delete(place);
+    }
   }
-  const span = Math.max(1, Math.min(WINDOW_SECONDS, (Date.now() - began) / 1000));
-  for (const cell of document.querySelectorAll("[data-rate]")) {
-    const sum = sums.get(`${cell.dataset.rate}/${cell.dataset.queue}`) || 0;
-    const rate = sum / span;
-    cell.textContent = rate === 0 ? "0" : rate < 10 ? rate.toFixed(1) : Math.round(rate).toString();
-    cell.classList.toggle("zero", sum === 0);
+  for (const place of document.querySelectorAll("[data-chart]")) {
+    if (charts.get(place)?.data !== place.dataset.chart) draw(place);
   }
 }
 
-// -- refreshing live elements
+function drawAgain() {
+  for (const place of charts.keys()) draw(place);
+}
+
+// -- questions: a link with data-ask opens the page that asks in a dialog
+
+const dialog = document.getElementById("dialog");
+
+async function ask(link) {
+  await htmx.ajax("GET", link.href, { target: "#dialog", select: "#ask", swap: "innerHTML" });
+  const form = dialog.querySelector("form");
+  if (!form) return location.assign(link.href);
+  form.action = link.href;
+  showTimes(dialog);
+  dialog.showModal();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-ask]");
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    ask(link);
+  } else if (event.target.closest("[data-cancel]") && dialog.open) {
+    event.preventDefault();
+    dialog.close();
+  } else if (event.target.closest("[data-copy]")) {
+    const button = event.target.closest("[data-copy]");
+    navigator.clipboard?.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  }
+});
+
+// -- boxes to choose rows with
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-all]")) {
+    for (const box of event.target.form.elements) if (box.name === "chosen") box.checked = event.target.checked;
+  } else if (event.target.matches("[data-submit]")) {
+    event.target.form.requestSubmit();
+  }
+});
+
+// -- staying up to date
 
 let fetched = Date.now();
-let pending = null;
-
-async function refresh() {
-  pending = null;
-  fetched = Date.now();
-  let answer, text;
-  try {
-    answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    text = await answer.text();
-  } catch {
-    return; // the server cannot be reached; the feed notices when it is back
-  }
-  if (answer.status === 401) return location.reload();
-  const fresh = new DOMParser().parseFromString(text, "text/html");
-  for (const part of document.querySelectorAll("[data-live]")) {
-    const other = fresh.getElementById(part.id);
-    if (!other) continue;
-    localTimes(other);
-    keepOpen(part, other);
-    if (other.innerHTML !== part.innerHTML) replace(part, other);
-  }
-  showRates();
-}
-
-// Keeps open details open, and the focus where it is.
-function keepOpen(part, other) {
-  const opened = [...part.querySelectorAll("details")].map((one) => one.open);
-  [...other.querySelectorAll("details")].forEach((one, n) => { if (n < opened.length) one.open = opened[n]; });
-}
-
-function replace(part, other) {
-  const at = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  part.replaceChildren(...other.childNodes);
-  if (at) [...part.querySelectorAll("a")].find((one) => one.getAttribute("href") === at)?.focus();
-}
-
-function refreshSoon() {
-  if (pending === null) pending = setTimeout(refresh, Math.max(0, fetched + LEAST_MS - Date.now()));
-}
-
-// -- the feed
+let changes = null;
+let wait = 1000;
+let later = null;
 
 function say(text, on) {
+  if (live.textContent === text) return;
   live.textContent = text;
   live.classList.toggle("on", on);
 }
 
-const feedUrl = new URL("v1/events", root);
-if (queue) feedUrl.searchParams.set("queue", queue);
-const feed = new EventSource(feedUrl);
-feed.onopen = () => { say("live", true); refreshSoon(); };
-feed.onerror = () => say(feed.readyState === EventSource.CLOSED ? "not live" : "connecting …", false);
-feed.onmessage = (event) => {
-  const moved = JSON.parse(event.data);
-  count(moved);
-  if (!id || moved.id === id) refreshSoon();
-};
-feed.addEventListener("end", () => { feed.close(); location.reload(); });
+function busy() {
+  const active = document.activeElement;
+  return dialog.open || (active && active.matches("input, textarea, select") && main.contains(active));
+}
 
-setInterval(showRates, 1000);
-setInterval(() => { if (Date.now() - fetched > QUIET_MS && !document.hidden) refreshSoon(); }, 1000);
-document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) {
+async function refresh() {
+  if (document.hidden || busy()) return;
+  fetched = Date.now();
+  await htmx.ajax("GET", location.href, { source: main, target: "#main", select: "#main", swap: "outerMorph ignoreTitle:true" });
+}
+
+function listen() {
+  clearTimeout(later);
+  if (!main.dataset.live || document.hidden || changes) return;
+  const address = new URL("changes", root);
+  if (queue) address.searchParams.set("queue", queue);
+  changes = new EventSource(address);
+  changes.onopen = () => { say("live", true); wait = 1000; };
+  changes.onmessage = refresh;
+  changes.onerror = () => {
+    changes.close();
+    changes = null;
+    say("connecting …", false);
+    later = setTimeout(() => { listen(); refresh(); }, wait);
+    wait = Math.min(2 * wait, SLOWEST_MS);
+  };
+  changes.addEventListener("end", () => { changes.close(); location.reload(); });
+}
+
+function rest() {
+  if (!main.dataset.live) return;
+  changes?.close();
+  changes = null;
+  say("paused", false);
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return rest();
+  listen();
+  if (main.dataset.live) refresh();
+});
+document.addEventListener("htmx:before:swap", (event) => {
+  if (event.detail.ctx?.response?.status === 401) {
     event.preventDefault();
-    document.querySelector('input[type="search"]').focus();
+    location.reload();
   }
 });
-localTimes(document);
+document.addEventListener("htmx:after:swap", () => { showTimes(document); drawCharts(); });
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !event.target.closest("input, textarea, select")) {
+    event.preventDefault();
+    document.querySelector('header input[type="search"]').focus();
+  }
+});
+setInterval(() => {
+  if (document.hidden) return;
+  for (const time of document.querySelectorAll("time[data-ago]")) time.textContent = ago(new Date(time.dateTime));
+  const soon = document.querySelector("[data-incomplete]") ? 1500 : QUIET_MS;
+  if (main.dataset.live && Date.now() - fetched > soon) refresh();
+}, 1000);
+let width = innerWidth;
+addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawAgain(); } });
+dark.addEventListener("change", drawAgain);
+addEventListener("pageshow", (event) => { if (event.persisted) refresh(); });
+
+document.documentElement.classList.add("script");
+if (!main.dataset.live) live.textContent = "";
+showTimes(document);
+drawCharts();
+listen();

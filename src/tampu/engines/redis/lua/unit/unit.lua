@@ -4,7 +4,8 @@
 -- KEYS  1: the tag under which the unit is remembered
 -- ARGV  1: now   2: name of the unit   3: how long it is remembered, 0: not at all   4: digest of the unit
 --       5: the calls for other slots, or ''   6: time until maintenance checks whether those were done
---       7: msgpack [[script, tag, number of arguments], …]: checks first, then the changes   8 …: their arguments
+--       7: msgpack [[script, tag, number of arguments, or - the step (from 1) that has the same], …]: checks first,
+--       then the changes   8 …: their arguments
 -- Returns {'done', answer, …} with an answer per change; {'again', answer, …}: it was done before; {'other'}: another
 --       unit has this name; {'refused', step (from 1), answer}: nothing was changed
 -- `units`: name -> [until, digest, answers]; by time in `units.until`. `intents`: name -> calls for other slots; by the
@@ -25,7 +26,7 @@ local steps, at = decode(ARGV[7]), 7
 for _, step in ipairs(steps) do
   local arguments = { now }
   for i = 1, step[3] do arguments[1 + i] = ARGV[at + i] end
-  at = at + step[3]
+  if step[3] < 0 then arguments = steps[-step[3]].arguments else at = at + step[3] end
   step.keys, step.arguments = { step[2], step[2] .. ':~' }, arguments
 end
 

@@ -1,0 +1,1 @@
+"""`tampu top`: what happens in a store now. `overview` gathers it, `view` draws it."""

@@ -1,0 +1,92 @@
+"""The lake beside the store, if there is one: its report, made at most once a minute, and questions to copy."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from tampu.model.errors import TampuError, Unavailable
+from tampu.server.settings import ServerSettings
+
+_KEEP_SECONDS = 60.0
+_MOST_KEPT = 50
+QUESTIONS: dict[str, tuple[str, str]] = {
+    "Messages by queue and day": (
+        "SELECT day, queue, sum(published) AS published, sum(done) AS done, sum(dead) AS dead\n"
+        "FROM gold.queue_minutes GROUP BY ALL ORDER BY day, queue",
+        'spark.table("gold.queue_minutes").groupBy("day", "queue").sum("published", "done", "dead")',
+    ),
+    "What fails most": (
+        "SELECT queue, error, attempts, dead, sample_ids FROM gold.failures ORDER BY dead DESC, attempts DESC LIMIT 20",
+        'spark.table("gold.failures").orderBy("dead", ascending=False).limit(20)',
+    ),
+    "The slowest attempts": (
+        "SELECT queue, type, id, run, worker FROM silver.attempts ORDER BY run DESC NULLS LAST LIMIT 20",
+        'spark.table("silver.attempts").orderBy("run", ascending=False).limit(20)',
+    ),
+}
+"""SQL for `tampu sql`, and the same in PySpark."""
+
+
+def place(settings: ServerSettings) -> str | None:
+    """Where the lake is: the setting, or beside the store's file if it is there."""
+    if settings.lake is not None:
+        return settings.lake
+    url = settings.url.partition("?")[0].removeprefix("sqlite:///")
+    if "://" in url:
+        return None
+    beside = Path(url).with_suffix(".lake")
+    return os.fspath(beside) if beside.is_dir() else None
+
+
+class Reports:
+    """The reports of one server, by tenant. One is made at a time: it takes seconds of processor."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str, int], tuple[float, str]] = {}
+
+    def page(self, path: str, tenant: str, days: int) -> str:
+        """The report as a whole HTML page. Raises `NotFound` if there is no lake, `Unavailable` without the extra."""
+        with self._lock:
+            kept = self._kept.get((path, tenant, days))
+            if kept is not None and time.monotonic() - kept[0] < _KEEP_SECONDS:
+                return kept[1]
+            made = _make(path, tenant, days)
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[path, tenant, days] = (time.monotonic(), made)
+            return made
+
+
+def _make(path: str, tenant: str, days: int) -> str:
+    try:
+        from tampu.lake import insights, report
+        from tampu.lake.query import Lake
+    except ImportError as error:
+        hint = "the lake needs: pip install 'tampu[spark]'"
+        raise Unavailable(f"{error.name} is not installed", hint=hint) from None
+    return report.page(insights.gather(Lake(path), days=days, tenant=tenant))
+
+
+def fault(path: str | None) -> str | None:
+    """Why there is no report to show, in words; None if there is one."""
+    if path is None:
+        return "There is no lake beside this store yet."
+    try:
+        from tampu.lake.query import Lake
+
+        Lake(path)
+    except ImportError as error:
+        return f"{error.name} is not installed on this server: the lake needs pip install 'tampu[spark]'."
+    except TampuError as error:
+        return str(error)
+    return None
+
+
+def report_headers(headers: dict[str, str]) -> dict[str, str]:
+    """The report is a page of its own inside ours: it has its style in it, and neither scripts nor addresses."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
+    return {**headers, "content-security-policy": policy}
