@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import callers, end_to_end, growth, held, idle, mariadb, policy, postgres, redis, sqs
+from bench import callers, celery_broker, end_to_end, growth, held, idle, mariadb, policy, postgres, redis, sqs
 from bench.measure import Row, show, write
 from bench.peers import embedded, side_by_side
 
@@ -28,6 +28,7 @@ PARTS = {
     "postgres": ("postgres", "PostgreSQL, one client, 200-byte payloads, full fsync", postgres.run),
     "postgres_peers": ("postgres", "Others on the same PostgreSQL, no-op jobs, full fsync", side_by_side.on_postgres),
     "held": ("postgres", "PostgreSQL while a transaction is held open for ten minutes, batches of 100", held.run),
+    "celery": ("redis", "Celery on tampu beside Celery on the same Redis, no-op tasks", celery_broker.run),
     "mariadb": ("mariadb", "MariaDB, one client, 200-byte payloads, full fsync", mariadb.run),
     "redis": ("redis", "Redis and Valkey, one client, 200-byte payloads, against the same driver", redis.run),
     "redis_peers": ("redis", "Others on the same Redis, no-op jobs, synced every second", side_by_side.on_redis),

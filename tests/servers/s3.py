@@ -39,7 +39,7 @@ class S3:
         self._process.stderr.close()
 
     def __enter__(self) -> Self:
-        import boto3  # type: ignore[import-untyped]  # it has no types
+        import boto3
 
         client = boto3.client(
             "s3",
