@@ -183,7 +183,7 @@ def test_a_process_that_dies_after_a_decision_leaves_nothing_half_done(
 def test_who_decides_and_stalls_changes_no_later_review(store: Store, harness: Harness, option: str) -> None:
     """Where a decision and its effect are two commits, the second may come when another review has begun."""
     message, core = store.publish("a", 1, review={}), harness.core()
-    stalled = []
+    stalled: list[Any] = []
 
     def do(step: Any) -> Any:
         if isinstance(step, port.Free | port.Cancel) and not stalled:

@@ -277,7 +277,7 @@ class Verbs(PublishVerbs, Recording):
     def get(self, id: str) -> Steps[Message]:
         """A message as it is now, with its failed attempts and its result. Raises `NotFound`."""
         wanted = validate.id_text(id)
-        found: Message | None = yield Read(lambda engine: self._message(engine, wanted))
+        found: Message | None = yield Read(lambda engine: self._message_of(engine, wanted))
         if found is None:
             raise NotFound(f"no message {wanted}", field="id")
         if found.state is State.LEASED:
@@ -285,7 +285,7 @@ class Verbs(PublishVerbs, Recording):
             found = found if note is None else msgspec.structs.replace(found, progress=notes.progress(note))
         return found
 
-    def _message(self, engine: port.Engine, id: str) -> Message | None:
+    def _message_of(self, engine: port.Engine, id: str) -> Message | None:
         """A message with its result, which a legal hold keeps past its time."""
         found = engine.get(self.tenant, id)
         if found is None or found.state is not State.DONE or found.result_raw is not None:
