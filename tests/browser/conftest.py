@@ -68,7 +68,7 @@ def new_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     contexts = []
 
     def make(**options: Any) -> Page:
-        given = {"viewport": {"width": 1280, "height": 800}, "timezone_id": "UTC", "locale": "en-GB", **options}
+        given = {"viewport": {"width": 1280, "height": 960}, "timezone_id": "UTC", "locale": "en-GB", **options}
         context = browser.new_context(**given)
         contexts.append(context)
         context.set_default_timeout(_PATIENCE_MS)

@@ -17,12 +17,12 @@ _MODULE = """
 import os
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, ConsoleSpanExporter
 import tampu
 
 provider = TracerProvider()
 spans = open(f"spans-{os.getpid()}.txt", "a")
-provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(out=spans)))
+provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=spans)))
 trace.set_tracer_provider(provider)
 app = tampu.App("jobs.db")
 

@@ -73,7 +73,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     oidc_claim: Annotated[str, _about("The token claim with tenant and grants")] = "tampu"
-    lake: Annotated[str | None, _about("The lake that the console shows; default: beside the store's file")] = None
+    lake: Annotated[str | None, _about("The lake that the console and /mcp show; default: beside the store's file")] = (
+        None
+    )
     public_metrics: Annotated[bool, _about("Serve /metrics without a key, even on a public address")] = False
 
     sqs: Annotated[bool, _about("Serve the protocol of Amazon SQS at /sqs; see docs/how-to/sqs.md")] = False

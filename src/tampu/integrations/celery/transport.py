@@ -187,6 +187,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
             self.connection.keeper.add(lease.receipt)
         return message
 
+    @property
+    def consumed(self) -> list[str]:
+        """The queues that its consumers read."""
+        return list(self._active_queues)
+
     def room(self) -> int:
         """How many messages its consumers may take now."""
         if not self._active_queues or not self.qos.can_consume():
@@ -280,7 +285,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
                 raise TimeoutError
 
     def _deliver_some(self, end: float | None) -> bool:
-        rooms = {channel: channel.room() for channel in self.channels if channel._active_queues}
+        rooms = {channel: channel.room() for channel in self.channels if channel.consumed}
         open_channels = {channel: room for channel, room in rooms.items() if room}
         left = _LONGEST_WAIT if end is None else max(0.0, end - time.monotonic())
         full = len(open_channels) < len(rooms)
@@ -288,7 +293,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
             with self._room:
                 self._room.wait(min(left, _TURN_SECONDS))
             return False
-        owners = {queue_name(q): (channel, q) for channel in open_channels for q in channel._active_queues}
+        owners = {queue_name(q): (channel, q) for channel in open_channels for q in channel.consumed}
         leases = self.store.claim(
             list(owners),
             limit=min(open_channels.values()),

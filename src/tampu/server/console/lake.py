@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from pathlib import Path
 
-from tampu.model.errors import TampuError, Unavailable
+from tampu.mcp.lake import lake_of
 from tampu.server.settings import ServerSettings
 
 _KEEP_SECONDS = 60.0
@@ -31,14 +29,8 @@ QUESTIONS: dict[str, tuple[str, str]] = {
 
 
 def place(settings: ServerSettings) -> str | None:
-    """Where the lake is: the setting, or beside the store's file if it is there."""
-    if settings.lake is not None:
-        return settings.lake
-    url = settings.url.partition("?")[0].removeprefix("sqlite:///")
-    if "://" in url:
-        return None
-    beside = Path(url).with_suffix(".lake")
-    return os.fspath(beside) if beside.is_dir() else None
+    """Where the lake is: the setting, or beside the store's file; None if there is none that this server can read."""
+    return lake_of(settings.url, settings.lake)
 
 
 class Reports:
@@ -49,7 +41,7 @@ class Reports:
         self._kept: dict[tuple[str, str, int], tuple[float, str]] = {}
 
     def page(self, path: str, tenant: str, days: int) -> str:
-        """The report as a whole HTML page. Raises `NotFound` if there is no lake, `Unavailable` without the extra."""
+        """The report as a whole HTML page."""
         with self._lock:
             kept = self._kept.get((path, tenant, days))
             if kept is not None and time.monotonic() - kept[0] < _KEEP_SECONDS:
@@ -62,28 +54,10 @@ class Reports:
 
 
 def _make(path: str, tenant: str, days: int) -> str:
-    try:
-        from tampu.lake import insights, report
-        from tampu.lake.query import Lake
-    except ImportError as error:
-        hint = "the lake needs: pip install 'tampu[spark]'"
-        raise Unavailable(f"{error.name} is not installed", hint=hint) from None
+    from tampu.lake import insights, report
+    from tampu.lake.query import Lake
+
     return report.page(insights.gather(Lake(path), days=days, tenant=tenant))
-
-
-def fault(path: str | None) -> str | None:
-    """Why there is no report to show, in words; None if there is one."""
-    if path is None:
-        return "There is no lake beside this store yet."
-    try:
-        from tampu.lake.query import Lake
-
-        Lake(path)
-    except ImportError as error:
-        return f"{error.name} is not installed on this server: the lake needs pip install 'tampu[spark]'."
-    except TampuError as error:
-        return str(error)
-    return None
 
 
 def report_headers(headers: dict[str, str]) -> dict[str, str]:

@@ -130,7 +130,7 @@ class LastHour:
             self._begin(latest, now)
         assert self._position is not None
         self.caught_up = False
-        while time.monotonic() < until:
+        while True:
             page = self._engine.journal(self._position or None, _PAGE, None)
             for transition in page.transitions:
                 self._count(transition)
@@ -138,6 +138,8 @@ class LastHour:
             self._position = page.position
             if not page.transitions or not moved:
                 self.caught_up = True
+                break
+            if time.monotonic() >= until:
                 break
         self._forget(now)
 

@@ -55,7 +55,7 @@ async def _answer(request: HttpRequest, caller: Caller, body: bytes, protocol: A
         store_of(request, caller),
         Access(frozenset(caller.permissions), everywhere, await server.of_all_tenants(caller)),
         Confirmations(await confirmation_secret.secret_of(server.core), signed_for),
-        lake=lake_of(server.settings.url) if "view" in everywhere else None,
+        lake=lake_of(server.settings.url, server.settings.lake) if "view" in everywhere else None,
         offload=functools.partial(server.listings.call, caller),
     )
     status, headers, answer = await protocol.handle(at, request.scope, body)

@@ -18,7 +18,6 @@ _DAYS = (1, 7, 30)
 @page.show("/insights")
 async def insights(view: View) -> Response:
     path = lake.place(view.request.server.settings)
-    fault = await view.read(lake.fault, path)
     stats = await stats_of(view)
     hour = await hour_of(view, stats)
     failed = await view.read(journal_pages.failures, view.engine, view.caller.tenant, _FAILURES)
@@ -27,7 +26,7 @@ async def insights(view: View) -> Response:
     lines = [(one.queue, last.hour(view.caller.tenant, {one.queue: one.depth})) for one in stats]
     return await view.html(
         "insights.html",
-        fault=fault,
+        lake=path,
         days=_days(view),
         choices=_DAYS,
         questions=lake.QUESTIONS,
