@@ -37,7 +37,7 @@ from tampu.model.flows import FlowMember, FlowMemberView, FlowPage, FlowRecord
 from tampu.model.journal import FollowerStatus, JournalPage, Transition
 from tampu.model.message import Failure, Lease, Message, NewMessage, Progress, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
-from tampu.model.reviews import Decision, ReviewPattern, ReviewPreview, ReviewRecord
+from tampu.model.reviews import Decision, ReviewPage, ReviewPattern, ReviewPreview, ReviewRecord
 from tampu.model.schedule import Schedule
 from tampu.model.topology import Applied, TopologyChange
 from tampu.model.trace import Trace, TraceEvent, TraceMessage
@@ -115,6 +115,7 @@ __all__ = [
     "Reply",
     "Retry",
     "Review",
+    "ReviewPage",
     "ReviewPattern",
     "ReviewPreview",
     "ReviewRecord",

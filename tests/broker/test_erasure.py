@@ -9,7 +9,7 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.broker.erasure.verbs import ErasureVerbs
-from tampu.maintenance.erasure import Eraser
+from tampu.maintenance.recovery import Recovery
 from tampu.testing import FakeClock
 
 USER = {"user": "42"}
@@ -33,7 +33,7 @@ def test_an_erasure_is_completed_whatever_call_its_caller_dies_at() -> None:
         else:
             steps.close()
             clock.advance(61)
-            Eraser(core).work()
+            Recovery(core).work()
             new = [one for one in store.erasures.list() if one.id not in before]
             if not new:  # it died before it began
                 store.purge("jobs", state="held")

@@ -14,7 +14,17 @@ def test_agents_are_listed_paused_and_resumed(command: Command) -> None:
     with command.queue() as store:
         store.publish("jobs", 1)
     names = [one["name"] for one in command.ok("agents", "list")["agents"]]
-    assert names == ["expiry", "retention", "schedules", "reorder", "replays", "alerts", "webhooks", "timers"]
+    assert names == [
+        "expiry",
+        "retention",
+        "schedules",
+        "reorder",
+        "replays",
+        "alerts",
+        "webhooks",
+        "timers",
+        "recovery",
+    ]
     assert command.ok("agents", "pause", "expiry")["status"] == "paused"
     assert "paused" in command("agents", "list").out
     assert "status: paused" in command("agents", "show", "expiry").out

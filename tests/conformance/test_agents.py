@@ -14,6 +14,8 @@ from tampu.maintenance.supervisor import Supervisor
 from tampu.model.times import SECOND
 from tests.conformance.harness import WEEK, Harness, counts, inside
 
+TASKS = ("expiry", "retention", "schedules", "reorder", "replays", "alerts", "webhooks", "timers", "recovery")
+
 
 @pytest.fixture
 def leader(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
@@ -32,7 +34,17 @@ def test_a_paused_task_does_nothing_until_it_is_resumed_and_claims_need_none(
 ) -> None:
     assert [(one.name, one.status, one.done, one.last_run_at) for one in store.agents.list()] == [
         (name, "active", 0, None)
-        for name in ("expiry", "retention", "schedules", "reorder", "replays", "alerts", "webhooks", "timers")
+        for name in (
+            "expiry",
+            "retention",
+            "schedules",
+            "reorder",
+            "replays",
+            "alerts",
+            "webhooks",
+            "timers",
+            "recovery",
+        )
     ]
     store.schedules.put("tick", queue="ticks", payload=1, every=60)
     assert store.agents.pause("expiry").status == "paused"

@@ -6,7 +6,7 @@ import pytest
 
 import tampu
 from tampu.broker.store import Store
-from tampu.maintenance.erasure import Eraser
+from tampu.maintenance.recovery import Recovery
 from tests.conformance.harness import Harness, counts
 
 USER = {"user": "42"}
@@ -49,14 +49,14 @@ def test_all_messages_of_a_subject_are_removed_and_reported(store: Store, harnes
 
     store.publish("mails", "once more", labels=USER)  # after it was looked at: the erasure goes on with it too
     core = harness.core()
-    eraser = Eraser(core)
-    assert eraser.work() == 0, "somebody worked on it a moment ago"
+    recovery = Recovery(core)
+    assert recovery.work() == 0, "somebody worked on it a moment ago"
     harness.clock.advance(3700)
     harness.sweep()
-    assert eraser.work() == 1
+    assert recovery.work() == 1
     report = store.erasures.get(report.id)
     assert (report.status, report.leased, len(report.ids)) == ("done", [], 8)
-    assert eraser.work() == 0
+    assert recovery.work() == 0
     left = store.erasures.check(report.id)
     assert (left.ids, left.leased, left.held) == ([], [], {})
     assert store.erasures.list() == [report]
@@ -107,3 +107,34 @@ def test_a_legal_hold_keeps_what_it_covers(store: Store, harness: Harness) -> No
     for wrong in ({}, {"key": "a", "correlation_id": "b"}, {"path": ("user.id", "1")}, {"label": "user"}):
         with pytest.raises(tampu.InvalidMessage):
             store.erase(**wrong)
+
+
+def test_a_legal_hold_keeps_results_past_their_time(store: Store, harness: Harness) -> None:
+    store.queues.put("*", result_ttl=60, retention=7200)
+    ids = [message.id for queue in ("jobs", "mails") for message in [store.publish(queue, 1)]]
+    for queue in ("jobs", "mails"):
+        store.settle([tampu.Ack(lease, result={"n": 1}) for lease in store.claim(queue)])
+    store.holds.put("case-7", reason="court", queues="jobs")
+    harness.clock.advance(3600)
+    for _ in range(2):
+        harness.trim()
+    assert [store.get(id).result for id in ids] == [{"n": 1}, None]
+    assert store.result(ids[0]).result == {"n": 1}
+    store.holds.delete("case-7")
+    assert store.get(ids[0]).result is None
+    harness.trim()
+    store.holds.put("case-8", reason="court", queues="jobs")
+    assert store.get(ids[0]).result is None, "it was removed when no hold was for it"
+
+
+def test_schedules_that_would_publish_for_the_subject_are_deleted(store: Store) -> None:
+    store.schedules.put("hers", queue="mails", payload={"to": "ada"}, labels=USER, every=3600)
+    store.schedules.put("kept", queue="court", payload={"to": "ada"}, labels=USER, every=3600)
+    store.schedules.put("his", queue="mails", payload={"to": "bob"}, labels={"user": "43"}, every=3600)
+    store.holds.put("case-7", reason="court", queues="court")
+    preview = store.erase(label=("user", "42"), dry_run=True)
+    report = store.erase(label=("user", "42"))
+    for one in (preview, report, store.erasures.get(report.id)):
+        assert (one.schedules, one.held) == (["hers"], {"case-7": ["schedule kept"]})
+    assert [one.name for one in store.schedules.list()] == ["his", "kept"]
+    assert store.erasures.check(report.id).schedules == []

@@ -9,7 +9,9 @@ import pytest
 
 import tampu
 from tampu.broker.policies.reviews.decide import DecideVerbs
-from tampu.broker.store import Store
+from tampu.broker.store import AllVerbs, Store
+from tampu.engines import port
+from tampu.model.audit import Actor
 from tests.conformance.harness import Harness, counts, inside, verbs
 
 WANTS = "{{ message.payload.who }} wants {{ message.payload.total }}"
@@ -35,6 +37,10 @@ def test_an_approved_message_continues_with_the_decision_and_a_refused_one_is_de
     assert [r.id for r in store.reviews.list(role="credit")] == [first.id, second.id, third.id]
     assert [r.id for r in store.reviews.list(role="fraud")] == [third.id], "without roles, everybody may"
     assert [r.id for r in store.reviews.list(pattern="loan", limit=1)] == [first.id]
+    page = store.reviews.list(limit=2)
+    assert [r.id for r in page] == [first.id, second.id]
+    rest = store.reviews.list(after=page.cursor, limit=2)
+    assert ([r.id for r in rest], rest.cursor) == ([third.id], None)
     seen = store.reviews.get(second.id)
     assert [(s.title, s.text) for s in seen.sections] == [("", "ada wants 500"), ("Limit", "7")]
 
@@ -68,7 +74,7 @@ def test_an_approved_message_continues_with_the_decision_and_a_refused_one_is_de
     dead = store.get(second.id)
     assert (dead.state, dead.reason, dead.last_error) == ("dead", "refused", "refuse by bob: too much")
     assert store.get(third.id).state == "dead"
-    assert store.reviews.list() == []
+    assert list(store.reviews.list()) == []
     with pytest.raises(tampu.InvalidState, match="decided already"):
         store.reviews.decide(second.id, "approve", by="ada", fields={"rate": 1})
     assert verbs(store, first.id)[:3] == ["publish", "replace", "free"]
@@ -132,7 +138,7 @@ def test_reminder_escalation_and_deadline_come_in_time_and_once(store: Store, ha
         for _ in range(2):
             harness.ring()
         assert [m.payload["event"] for m in store.messages("mails")] == events, hours
-    assert store.reviews.list(role="credit") == []
+    assert list(store.reviews.list(role="credit")) == []
     (now,) = store.reviews.list(role="boss")
     assert (now.id, now.assignee, now.escalated) == (late.id, None, True)
     harness.clock.advance(3600)
@@ -171,6 +177,34 @@ def test_a_process_that_dies_after_a_decision_leaves_nothing_half_done(
     assert [store.get(m.id).state for m in (approved, refused)] == ["ready", "dead"]
     (lease,) = store.claim("a")
     assert lease.payload == {"n": 5}
+
+
+@pytest.mark.parametrize("option", ["approve", "refuse"])
+def test_who_decides_and_stalls_changes_no_later_review(store: Store, harness: Harness, option: str) -> None:
+    """Where a decision and its effect are two commits, the second may come when another review has begun."""
+    message, core = store.publish("a", 1, review={}), harness.core()
+    stalled: list[Any] = []
+
+    def do(step: Any) -> Any:
+        if isinstance(step, port.Free | port.Cancel) and not stalled:
+            stalled.append(step)
+            harness.clock.advance(5)
+            harness.ring()  # maintenance does what was decided
+            if option == "refuse":
+                store.replay("a", ids=[message.id])
+            (lease,) = store.claim("a")
+            store.reviews.ask(lease, {})
+        return core.do(step)
+
+    steps = AllVerbs(core, "default").by(Actor("ada")).decide_review(message.id, option)
+    core.drive(steps, do)
+    assert bool(stalled) == ("atomic:eventual" in core.engine.capabilities)
+    if stalled:
+        held = store.get(message.id)
+        assert (held.state, held.reason) == ("held", "review 2")
+        assert [one.id for one in store.reviews.list()] == [message.id]
+        store.reviews.decide(message.id, "refuse", by="bob")
+        assert store.get(message.id).last_error == "refuse by bob"
 
 
 def test_a_worker_asks_in_the_middle_of_its_work(store: Store, harness: Harness) -> None:
@@ -224,13 +258,13 @@ def test_the_same_publish_again_is_one_review_and_copies_have_none(store: Store,
     assert store.get(first.id).reason == "refused"
     other = harness.open(tenant="other")
     waits = store.publish("loans", 1, review="loan")
-    assert (other.reviews.list(), other.patterns.list(), other.queues.list()) == ([], [], [])
+    assert (list(other.reviews.list()), other.patterns.list(), other.queues.list()) == ([], [], [])
     for act in (other.reviews.get, other.reviews.claim):
         with pytest.raises(tampu.NotFound):
             act(waits.id)
     with pytest.raises(tampu.InvalidMessage):
         other.publish("loans", 1, review="loan")
     store.cancel(waits.id)
-    assert store.reviews.list() == []
+    assert list(store.reviews.list()) == []
     with pytest.raises(tampu.InvalidState):
         store.reviews.decide(waits.id, "approve", by="ada")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 import tampu
+from tampu.broker import recovery
 from tampu.broker.policies.subscriptions import fill
+from tampu.broker.store import AllVerbs as Verbs
 from tampu.broker.store import Store
+from tampu.maintenance.recovery import Recovery
 from tests.conformance.harness import Harness, counts, payloads
 
 
@@ -207,3 +211,34 @@ def test_a_new_subscription_may_start_in_the_past(
         assert getattr(refused.value, "field", None) == "start"
     with pytest.raises(tampu.InvalidConfig, match="cannot be changed"):
         news.subscriptions.put("news", "all", start="beginning")
+
+
+def test_a_fill_whose_process_dies_at_any_step_is_completed_by_maintenance(
+    news: Store, harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an agent, without the same put again: in each subscription is each message once."""
+    monkeypatch.setattr(fill, "_KNOWN_SECONDS", 0.0)
+    sent = [message.id for message in news.publish_many("news", range(4))]
+    core: Any = harness.core()
+    agent, survived = Recovery(core), False
+    for step in range(2, 200):
+        name = f"s{step}"
+        steps = Verbs(core, "default").put_subscription("news", name, start="beginning")
+        answer: Any = None
+        for _ in range(step):
+            try:
+                answer = core.do(steps.send(answer))
+            except StopIteration:
+                survived = True
+                break
+        steps.close()
+        if not any(one.subscriber == name for one in news.subscriptions.list("news")):
+            continue  # it died before it had stored anything
+        harness.clock.advance(61)
+        agent.work()
+        assert sorted(payloads(news.claim(f"news@{name}", limit=9))) == list(range(len(sent))), step
+        if survived:
+            break
+    assert survived
+    assert recovery.pending(core.engine) == []
+    assert agent.work() == 0

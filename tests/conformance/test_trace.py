@@ -52,6 +52,23 @@ def test_a_trace_is_the_whole_story_across_queues_rules_retries_and_subscription
     assert (len(short), short.complete) == (2, False)
 
 
+def test_a_message_without_options_has_a_story_in_a_broadcast_queue(harness: Harness) -> None:
+    store = harness.open()
+    store.queues.put("news", consumer_mode="broadcast")
+    store.subscriptions.put("news", "all")
+    store.subscriptions.put("news", "few", filter="message.payload.n > 1")
+    sent = store.publish("news", {"n": 2})
+    copies = [*store.claim("news@all"), *store.claim("news@few")]
+    for id in (sent.id, *(copy.id for copy in copies)):
+        assert {(one.queue, str(one.state)) for one in store.trace(id)} == {
+            ("news", "done"), ("news@all", "leased"), ("news@few", "leased"),
+        }  # fmt: skip
+    store.rules.put("mark", queues="news", actions=[{"set": {"labels": {"a": "b"}}}])
+    assert len(store.trace(store.publish("news", {"n": 1}, labels={"c": "d"}).id)) == 2
+    assert len(store.trace(store.publish("news", {"n": 3}).id)) == 3
+    assert {one.correlation_id for one in store.publish_many("news", [{"n": 2}, {"n": 3}])} == {None}
+
+
 def test_messages_are_found_by_their_correlation_id_until_they_are_gone(harness: Harness) -> None:
     store, other = harness.open(), harness.open(tenant="other")
     slash = "a/b ü?%"

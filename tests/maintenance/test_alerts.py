@@ -116,3 +116,34 @@ def test_what_is_no_alert_is_refused(store: Store) -> None:
     with pytest.raises(tampu.InvalidConfig):
         store.alerts.put("status", **good)
     assert len(store.alerts.list()) == 2
+
+
+def test_a_new_leader_goes_on_with_what_the_last_one_knew(store: Store, clock: FakeClock) -> None:
+    store.alerts.put("growth", measure="dead", above=5, within="1h", queues="jobs")
+    store.alerts.put("failing", measure="failed", above=0.4, within="1h", queues="jobs")
+    store.alerts.put("stuck", measure="stuck", above=1000, queues="slow")
+    store.alerts.put("old", measure="oldest", above=60, lasting=900, queues="late")
+    store.publish("slow", 1)
+    store.claim("slow", lease=7200)
+    store.publish("late", 1)
+    first = Leader(store, clock)
+
+    def fail(count: int) -> None:
+        store.publish_many("jobs", range(count))
+        for lease in store.claim("jobs", limit=count):
+            store.reject(lease)
+
+    first.look(0)
+    for _ in range(3):
+        fail(5)
+        first.follow()
+        first.look(301)
+    access.core(store).attempts.clear()  # a new process counts from the beginning
+    second = Leader(store, clock)
+    fail(5)
+    second.follow()
+    second.look(301)
+    assert {alert for alert, _ in firing(store)} >= {"growth", "failing", "stuck", "old"}, "no hour has to pass again"
+    writes = access.core(store).engine.revision()
+    second.look(10, now=False)
+    assert access.core(store).engine.revision() == writes, "it is not written all the time"

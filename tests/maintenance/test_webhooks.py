@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import hmac
 import ipaddress
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +22,9 @@ import tampu
 from tampu.broker import access
 from tampu.maintenance.webhooks import post, sender
 from tampu.model.config import WEBHOOKS
+from tampu.testing import FakeClock
 from tests.conformance.harness import counts, until
+from tests.servers.certificates import self_signed
 
 SECRET = "0123456789abcdef"
 
@@ -28,7 +32,7 @@ SECRET = "0123456789abcdef"
 class Receiver:
     """A server that answers as the test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.got: list[tuple[str, dict[str, str], bytes]] = []
         self.statuses: list[int] = []
         self.hold = threading.Event()
@@ -49,7 +53,10 @@ class Receiver:
                 """Say nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.port = self.server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
+        if tls is not None:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
@@ -157,6 +164,99 @@ def test_a_slow_receiver_holds_up_no_other_and_no_close(store: tampu.Store, rece
         store.close()
     finally:
         slow.close()
+
+
+def test_while_a_secret_is_replaced_both_sign(receiver: Receiver) -> None:
+    clock = FakeClock()
+    with tampu.open("memory://", clock=clock) as store:
+        access.core(store).private_webhooks = True
+        new = "fedcba9876543210"
+        store.rules.put("call", queues="orders", actions=[{"webhook": {"url": receiver.url}}])
+        store.webhooks.put_secret(SECRET)
+        for _ in range(2):  # a repeated call does not forget the secret before
+            store.webhooks.put_secret(new, previous_for=datetime.timedelta(days=1))
+
+        def signed_by() -> list[str]:
+            before = len(receiver.got)
+            store.publish("orders", 1)
+            until(lambda: len(receiver.got) > before)
+            _, headers, body = receiver.got[-1]
+            at, *signatures = headers["tampu-signature"].split(",")
+            return [
+                secret
+                for secret in (new, SECRET)
+                if f"v1={hmac.new(secret.encode(), at[2:].encode() + b'.' + body, hashlib.sha256).hexdigest()}"
+                in signatures
+            ]
+
+        assert signed_by() == [new, SECRET]
+        clock.advance(86_401)
+        assert signed_by() == [new]
+        store.webhooks.put_secret(SECRET)
+        assert signed_by() == [SECRET], "without a time, the secret before signs no more"
+        with pytest.raises(tampu.InvalidConfig):
+            store.webhooks.put_secret(new, previous_for=datetime.timedelta(days=31))
+
+
+def test_the_certificate_of_a_receiver_must_be_for_its_name_and_trusted(
+    store: tampu.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = self_signed(tmp_path, "DNS:hooks.example")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    asked: list[str | None] = []
+    tls.sni_callback = lambda _socket, name, _context: asked.append(name)
+    receiver = Receiver(tls)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("127.0.0.1", receiver.port))])
+    monkeypatch.setattr(sender, "_FIRST_PAUSE", 3600.0)
+
+    def failed(host: str) -> str:
+        store.rules.put("call", queues=host, actions=[{"webhook": {"url": f"https://{host}:{receiver.port}/x"}}])
+        store.publish(host, 1)
+        until(lambda: any(host in str(m.group) and m.state == "delayed" for m in store.messages(WEBHOOKS)))
+        return next(str(m.last_error) for m in store.messages(WEBHOOKS) if host in str(m.group))
+
+    try:
+        assert "CERTIFICATE_VERIFY_FAILED" in failed("hooks.example"), "nobody vouches for it"
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert "CertificateError" in failed("other.example"), "it is for another name"
+        assert receiver.got == []
+        store.rules.put(
+            "call", queues="orders", actions=[{"webhook": {"url": f"https://hooks.example:{receiver.port}/x"}}]
+        )
+        store.publish("orders", 1)
+        until(lambda: len(receiver.got) == 1)
+        assert receiver.got[0][1]["host"] == f"hooks.example:{receiver.port}"
+        assert set(asked) == {"hooks.example", "other.example"}
+    finally:
+        receiver.close()
+
+
+def test_a_resolver_that_does_not_answer_holds_up_a_delivery_for_a_bounded_time(
+    store: tampu.Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(post, "RESOLVE_SECONDS", 0.1)
+    monkeypatch.setattr(post, "_lookups", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(sender, "_FIRST_PAUSE", 3600.0)
+    answers, real = threading.Event(), socket.getaddrinfo
+
+    def lookup(host: str, *args: Any, **options: Any) -> Any:
+        if host.endswith(".example"):
+            answers.wait(60)
+        return real(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    try:
+        for n in range(3):
+            store.rules.put(f"r{n}", queues="jobs", actions=[{"webhook": {"url": f"http://h{n}.example/"}}], go_on=True)
+        store.publish("jobs", 1)
+        until(lambda: [m.state for m in store.messages(WEBHOOKS)] == ["delayed"] * 3)
+        assert all("was not resolved" in str(m.last_error) for m in store.messages(WEBHOOKS))
+    finally:
+        answers.set()
+    store.rules.put("call", queues="orders", actions=[{"webhook": {"url": receiver.url}}])
+    store.publish("orders", 1)
+    until(lambda: len(receiver.got) == 1)
 
 
 def test_an_alert_sends_its_changes(store: tampu.Store, receiver: Receiver) -> None:

@@ -1,19 +1,32 @@
-"""Random rules, subscriptions and publishes: what is in which queue is what a plain model says.
+"""Random rules, subscriptions, reviews and publishes: what is in which queue is what a plain model says.
 
-Policies are the same on every engine, so one store is enough; that engines store all of a publish is shown elsewhere.
+Many histories in memory, and one on each other kind of engine.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+import pytest
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import tampu
+from tests.conformance.conftest import EVERY
+from tests.conformance.harness import Kit
+from tests.conformance.served import build
 
 QUEUES = ("in", "next", "copies", "news")
 SUBSCRIBERS = ("all", "few", "none")
@@ -33,15 +46,21 @@ _NEWS = st.lists(
 
 
 class Policies(RuleBasedStateMachine):
+    def open(self) -> tampu.Store:
+        return tampu.open("memory://", maintenance=False)
+
     def __init__(self) -> None:
         super().__init__()
-        self.store = tampu.open("memory://", maintenance=False)
+        self.store = self.open()
         self.known: dict[str, tuple[str, str | None, dict[str, Any], bool]] = {}
         """(queue, expression, action, whether it goes on) by name."""
         self.subscriptions: dict[str, str | None] = {}
         self.there: dict[str, Counter[tuple[int, str, str]]] = {}
         """By queue: how many messages there are of each number, type and state."""
         self.keys: set[tuple[str, str | None]] = set()
+        self.reviews: dict[str, tuple[int, list[str]]] = {}
+        """Open reviews by id: the number of the message, and who has approved."""
+        self.decided: dict[str, str] = {}
 
     @initialize()
     def configure(self) -> None:
@@ -97,6 +116,47 @@ class Policies(RuleBasedStateMachine):
             self.there[f"news@{name}"][*about, "ready"] -= 1
             self.there[f"news@{name}"][*about, "done"] += 1
 
+    @rule(n=st.integers(0, 5))
+    def ask(self, n: int) -> None:
+        """Publish with a review that two persons must approve."""
+        made = self.store.publish("desk", {"n": n}, type="a", review={"approvals": 2})
+        self.reviews[made.id] = n, []
+        self._store("desk", n, "a", "held")
+
+    @precondition(lambda self: self.reviews or self.decided)
+    @rule(data=st.data(), by=st.sampled_from(["ada", "bob", "eve"]), option=st.sampled_from(["approve", "refuse"]))
+    def decide(self, data: st.DataObject, by: str, option: str) -> None:
+        id = data.draw(st.sampled_from(sorted({*self.reviews, *self.decided})))
+        n, voters = self.reviews.get(id, (0, []))
+        same = f"{option} by {by}" in self.decided.get(id, "") or (option == "approve" and by in voters)
+        if id not in self.reviews or by in voters:
+            try:
+                self.store.reviews.decide(id, option, by=by)
+            except tampu.InvalidState:
+                assert not same, "who decides the same again is answered as before"
+            else:
+                assert same
+            return
+        made = self.store.reviews.decide(id, option, by=by)
+        voters.append(by)
+        ends = option == "refuse" or len(voters) == 2
+        assert made.state == ("decided" if ends else "open")
+        if ends:
+            del self.reviews[id]
+            self.decided[id] = ", ".join(f"{'approve' if one != by else option} by {one}" for one in voters)
+            self._move("desk", n, "a", "held", "ready" if option == "approve" else "dead")
+
+    @rule()
+    def work_at_the_desk(self) -> None:
+        for lease in self.store.claim("desk", limit=2):
+            assert lease.id in self.decided, "nobody gets what is not decided"
+            self.store.ack(lease)
+            self._move("desk", lease.payload["n"], "a", "ready", "done")
+
+    def _move(self, queue: str, n: int, type: str, before: str, after: str) -> None:
+        self.there[queue][n, type, before] -= 1
+        self._store(queue, n, type, after)
+
     # -- the model
 
     def _actions(self, queue: str, n: int, type: str) -> Iterator[dict[str, Any]]:
@@ -130,10 +190,15 @@ class Policies(RuleBasedStateMachine):
         self.there.setdefault(queue, Counter())[n, type, state] += 1
 
     @invariant()
+    def open_reviews_are_listed(self) -> None:
+        assert {one.id for one in self.store.reviews.list(limit=1000)} == set(self.reviews)
+
+    @invariant()
     def each_queue_has_what_the_model_says(self) -> None:
         found = {
             queue: Counter((m.payload["n"], m.type, str(m.state)) for m in self.store.messages(queue, limit=10_000))
             for queue in self.store.queues.list()
+            if not queue.startswith("_tampu.")
         }
         assert {queue: counts for queue, counts in found.items() if counts} == {
             queue: +counts for queue, counts in self.there.items() if +counts
@@ -142,3 +207,23 @@ class Policies(RuleBasedStateMachine):
 
 TestPolicies = Policies.TestCase
 TestPolicies.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize(
+    "kit", [kit for kit in EVERY if kit.name not in ("memory", "valkey")], ids=lambda kit: kit.name
+)
+def test_policies_on_every_engine(kit: Kit, tmp_path: Path) -> None:
+    """A few histories, each on a tenant of its own."""
+    built = build(kit, tmp_path)
+    tenants = itertools.count()
+
+    class OnEngine(Policies):
+        def open(self) -> tampu.Store:
+            return built.open(tenant=f"t{next(tenants)}")
+
+    try:
+        run_state_machine_as_test(
+            OnEngine, settings=settings(max_examples=2, stateful_step_count=20, deadline=None, phases=[Phase.generate])
+        )
+    finally:
+        built.close()

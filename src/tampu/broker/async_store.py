@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -410,7 +411,8 @@ class AsyncTransaction:
             raise AttributeError(name)
 
         async def method(*args: Any, **kwargs: Any) -> Any:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, functools.partial(verb, *args, **kwargs))
+            loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+            call = functools.partial(context.run, verb, *args, **kwargs)
+            return await loop.run_in_executor(self._thread, call)
 
         return method

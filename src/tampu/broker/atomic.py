@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tampu import tracing
-from tampu.broker import validate
+from tampu.broker import causes, validate
 from tampu.broker.core import PublishSet, Read, Steps
 from tampu.broker.verbs import Verbs
 from tampu.engines import port
@@ -140,6 +140,8 @@ class Unit:
             raise InvalidMessage(
                 f"a unit can have at most {validate.MOST_MESSAGES} messages", field="messages", hint="use several units"
             )
+        if causes.running() is not None:
+            news = causes.continued(news)
         if self._verbs.traced and tracing.on():
             with tracing.Publishing(self._verbs.tenant, validate.name(queue, "queue"), len(news)) as span:
                 news = tracing.carrying(news, span.context)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from tampu import tracing
-from tampu.broker import publish_steps, timers, validate
+from tampu.broker import causes, publish_steps, timers, validate
 from tampu.broker.core import Core, PublishSet, Steps
 from tampu.broker.plain_batch import PlainBatch
 from tampu.broker.policies import steps as _own_steps  # noqa: F401 - fills the list of publish steps
@@ -81,7 +81,8 @@ class PublishVerbs:
 
         ``key`` replaces the payload of a waiting message with the same key. ``idempotency_key`` makes it safe to
         publish again: within the queue's window the first message is returned. With ``review``, the name of a pattern
-        or a review, it is held until a person has decided (`store.reviews`). Raises `QueueFull`, `QueueClosed`,
+        or a review, it is held until a person has decided (`store.reviews`). In a task, correlation, causation and
+        parent id default to those of its message. Raises `QueueFull`, `QueueClosed`,
         `PayloadTooLarge`, `IdempotencyConflict`, `InvalidMessage`; then nothing was stored.
         """
         options = (
@@ -94,9 +95,10 @@ class PublishVerbs:
                 payload, type, priority, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers,
                 max_attempts, correlation_id, causation_id, parent_id, group, source, content_type, hold, id, review,
             )  # fmt: skip
+        news = [new] if causes.running() is None else causes.continued([new])
         if self.traced and tracing.on():
-            return (yield from self._publish_traced(queue, [new]))[0]
-        return (yield self.publishing(queue, [new]))[0]  # type: ignore[no-any-return]  # typed by the call
+            return (yield from self._publish_traced(queue, news))[0]
+        return (yield self.publishing(queue, news))[0]  # type: ignore[no-any-return]  # typed by the call
 
     def publish_many(self, queue: str, messages: Iterable[NewMessage | Any]) -> Steps[list[Message]]:
         """Publish many messages in one commit, all or none. A value that is no `NewMessage` is a payload."""
@@ -112,6 +114,8 @@ class PublishVerbs:
         if not news:
             validate.name(queue, "queue")
             return []
+        if causes.running() is not None:
+            news = causes.continued(news)
         if self.traced and tracing.on():
             return (yield from self._publish_traced(queue, news))
         return (yield self.publishing(queue, news))  # type: ignore[no-any-return]  # typed by the call
@@ -368,10 +372,11 @@ def _through_steps(
     stored = calls(by_queue)
     if len(stored) == 1 and not (copies or batch.spreads or batch.timers):
         return stored[0]
-    spread = [
-        publish_call(tenant, name, batch.settings_of(name), made.spread(name, some), simple=True, copy=True)
-        for name, some in batch.spreads
-    ]
+    spread = []
+    for name, some in batch.spreads:
+        shared = made.spread(name, some)
+        simple = validate.is_simple(shared[0])  # else they have a story
+        spread.append(publish_call(tenant, name, batch.settings_of(name), shared, simple=simple, copy=simple))
     numbers = {name: (number, itertools.count()) for number, name in enumerate(by_queue)}
     order = [(number, next(at)) for number, at in (numbers[draft.queue] for draft in drafts)]
     due = [timers_call(tenant, batch.timers)] if batch.timers else []

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tampu.broker import validate
-from tampu.broker.publish_steps import PAIRS, Draft, SettingsOf
+from tampu.broker.publish_steps import PAIRS, STORY, Draft, SettingsOf
 from tampu.engines.port import Item
 from tampu.model.message import Body
 from tampu.model.values import has_pairs_only, pack_body, pack_pairs
@@ -31,9 +31,12 @@ class Items:
 
     def of(self, draft: Draft) -> Item:
         item = draft.origin
-        if draft.queue == self._queue and draft.changes.keys() <= PAIRS:
-            if draft.changes:
+        if draft.queue == self._queue and draft.changes.keys() <= STORY:
+            if not PAIRS.isdisjoint(draft.changes):
                 item = self._with_pairs(draft)
+            if "correlation_id" in draft.changes:
+                body = msgspec.structs.replace(item.body, correlation_id=draft.changes["correlation_id"])
+                item = msgspec.structs.replace(item, body=body, packed=pack_body(body))
         else:
             item = self._rebuilt(draft)
         if draft.ends is not None:

@@ -42,6 +42,7 @@ SettingsOf = Callable[[str], Settings]
 _IDENTITY = frozenset({"id", "idempotency_key"})
 _NUMBER_BYTES = 5
 PAIRS = frozenset({"headers", "labels"})
+STORY = PAIRS | {"correlation_id"}
 _OF_BODY = PAIRS | {"payload", "content_type", "type"}
 """Fields that change the body of a message and nothing else."""
 
@@ -172,6 +173,10 @@ class Draft:
         message = self.message
         if message.id is None and message.idempotency_key is None:
             self._set({"id": str(uuid.uuid4())})
+
+    def begin_story(self) -> None:
+        """Give it a correlation id, which the messages that share its body have too."""
+        self._set({"correlation_id": str(uuid.uuid4())})
 
     def own_id(self) -> str:
         """Its id, also if it has an idempotency key. It gets one now if it has none."""

@@ -13,7 +13,7 @@ from tampu.engines.groups import ANY, ORDERED, GroupRate, group_rate
 from tampu.engines.port import Document, Engine, QueueClaim
 from tampu.model.config import BUILT_IN, SYSTEM, SYSTEM_SETTINGS, Backoff, QueueConfig, inherit, parents, read_config
 from tampu.model.decoders import from_json
-from tampu.model.definitions import Definition, Rule, Schema, Subscription
+from tampu.model.definitions import Definition, Hold, Rule, Schema, Subscription
 from tampu.model.reviews import ReviewPattern
 from tampu.model.times import SECOND
 
@@ -29,8 +29,9 @@ _OF_PUBLISH: dict[str, Callable[[bytes], Definition]] = {
     "rule": from_json(Rule).decode,
     "subscription": from_json(Subscription).decode,
     "pattern": from_json(ReviewPattern).decode,
+    "hold": from_json(Hold).decode,
 }
-"""Definitions that publish steps use, by the beginning of their document's name."""
+"""Definitions that publish steps and reads use, by the beginning of their document's name."""
 
 
 class Documents(Protocol):
@@ -77,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Of a broadcast queue."""
     patterns: Mapping[str, ReviewPattern] = {}
     """All patterns of the tenant, by name: messages say which review they need."""
+    under_hold: bool = False
+    """True if a legal hold is for the queue: its results are shown past their time."""
     policies: bool = False
     """True if publish steps have something to do in this queue."""
     kept: dict[Any, Any] = msgspec.field(default_factory=dict)
@@ -151,7 +154,7 @@ def read_with_policies(source: Documents, tenant: str, queue: str) -> Settings:
 
 
 def definitions(source: Documents, tenant: str) -> list[Definition]:
-    """All definitions of a tenant that publish steps use."""
+    """All definitions of a tenant that publish steps and reads use."""
     found = []
     for document in source.documents(DEFINITION, tenant):
         decode = _OF_PUBLISH.get(document.name.partition(":")[0])
@@ -163,6 +166,8 @@ def definitions(source: Documents, tenant: str) -> list[Definition]:
 def _with(settings: Settings, queue: str, found: Sequence[Definition]) -> Settings:
     if queue.startswith(SYSTEM):
         return settings
+    if any(isinstance(one, Hold) and one.applies_to(queue) for one in found):
+        settings = msgspec.structs.replace(settings, under_hold=True)
     if "@" in queue:  # the queue of a subscription: its messages were checked on their way to the broadcast queue
         return msgspec.structs.replace(settings, broadcast=False, kept={})
     if not (found or settings.broadcast):

@@ -448,8 +448,10 @@ def _not_encoded(error: Exception, field: str) -> InvalidMessage:
 
 
 def _digest(queue: str, body: Body) -> bytes:
-    """Digest of the request, equal when the request is repeated. It leaves out run time, attempts, the trace and what
-    comes from settings."""
+    """Digest of the request, equal when the request is repeated. It leaves out run time, attempts, the trace, what
+    comes from settings, and which message the request was made for: several may ask for the same."""
+    if body.correlation_id or body.causation_id or body.parent_id:
+        body = msgspec.structs.replace(body, correlation_id=None, causation_id=None, parent_id=None)
     if body.own_max_attempts is not None or body.dead_at_deadline:
         body = msgspec.structs.replace(body, own_max_attempts=None, dead_at_deadline=False)
     if body.headers and not body.headers.keys().isdisjoint(tracing.HEADERS):

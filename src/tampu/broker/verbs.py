@@ -277,13 +277,21 @@ class Verbs(PublishVerbs, Recording):
     def get(self, id: str) -> Steps[Message]:
         """A message as it is now, with its failed attempts and its result. Raises `NotFound`."""
         wanted = validate.id_text(id)
-        found: Message | None = yield Read(lambda engine: engine.get(self.tenant, wanted))
+        found: Message | None = yield Read(lambda engine: self._message_of(engine, wanted))
         if found is None:
             raise NotFound(f"no message {wanted}", field="id")
         if found.state is State.LEASED:
             note: port.Document | None = yield Read(lambda engine: engine.document(notes.KIND, self.tenant, wanted))
             found = found if note is None else msgspec.structs.replace(found, progress=notes.progress(note))
         return found
+
+    def _message_of(self, engine: port.Engine, id: str) -> Message | None:
+        """A message with its result, which a legal hold keeps past its time."""
+        found = engine.get(self.tenant, id)
+        if found is None or found.state is not State.DONE or found.result_raw is not None:
+            return found
+        under_hold = self.core.settings.get(self.tenant, found.queue).under_hold
+        return engine.get(self.tenant, id, expired=True) if under_hold else found
 
     def result(self, id: str, *, wait: Duration = 0) -> Steps[Message]:
         """The message when it has ended, or as it is after ``wait``. Raises `NotFound`."""

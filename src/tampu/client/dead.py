@@ -43,7 +43,7 @@ class RemoteDeadVerbs(DeadVerbs):
         query = [*_query(filters), ("after", after), ("limit", limit)]
         return (yield from call("GET", "/v1/dead", _READ_PAGE, query=query))
 
-    def group_dead(self, *, after: str | None = None, **filters: Unpack[DeadFilters]) -> Steps[DeadGroups]:
+    def group_some_dead(self, *, after: str | None = None, **filters: Unpack[DeadFilters]) -> Steps[DeadGroups]:
         return (yield from call("GET", "/v1/dead/groups", _READ_GROUPS, query=[*_query(filters), ("after", after)]))
 
     def replay_dead(

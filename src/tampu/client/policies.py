@@ -18,6 +18,8 @@ from tampu.broker.trace_verbs import MOST, TraceVerbs
 from tampu.client.request import call, quoted, reader
 from tampu.model.audit import AuditPage
 from tampu.model.definitions import Definition, Firing, RuleTest
+from tampu.model.errors import InvalidConfig
+from tampu.model.times import SECOND, Duration, duration
 from tampu.model.trace import Trace
 from tampu.wire import bodies
 from tampu.wire.definitions import AlertStatus, AuditView, RuleTestBody, WebhookSecretBody, WebhookSecretView, list_of
@@ -77,8 +79,9 @@ class RemotePolicyVerbs(AuditVerbs, TraceVerbs, PolicyVerbs):
     def alert_status(self) -> Steps[list[Firing]]:
         return (yield from call("GET", "/v1/alerts/status", _READ_FIRING))
 
-    def put_webhook_secret(self, secret: str | None) -> Steps[bool]:
-        return (yield from call("PUT", "/v1/webhooks/secret", _READ_SIGNED, WebhookSecretBody(secret)))
+    def put_webhook_secret(self, secret: str | None, *, previous_for: Duration = 0) -> Steps[bool]:
+        wait = duration(previous_for, "previous_for", error=InvalidConfig) / SECOND
+        return (yield from call("PUT", "/v1/webhooks/secret", _READ_SIGNED, WebhookSecretBody(secret, wait)))
 
     def has_webhook_secret(self) -> Steps[bool]:
         return (yield from call("GET", "/v1/webhooks/secret", _READ_SIGNED))

@@ -11,11 +11,11 @@ from tampu.broker.policies.reviews.decide import DecideVerbs
 from tampu.broker.policies.reviews.verbs import asking
 from tampu.client.request import call, reader
 from tampu.model.message import Lease
-from tampu.model.reviews import ReviewPreview, ReviewRecord
+from tampu.model.reviews import ReviewPage, ReviewPreview, ReviewRecord
 from tampu.wire import reviews as wire
 
 _READ = reader(ReviewRecord)
-_READ_LIST = reader(wire.ReviewsView, lambda reply: reply.reviews)
+_READ_PAGE = reader(ReviewPage)
 _READ_PREVIEW = reader(ReviewPreview)
 _READ_DONE = reader(wire.AskedReview, lambda _: None)
 
@@ -35,11 +35,15 @@ class RemoteReviewVerbs(DecideVerbs):
         assignee: str | None = None,
         queue: str | None = None,
         pattern: str | None = None,
+        after: str | None = None,
         limit: int = 100,
-    ) -> Steps[list[ReviewRecord]]:
+    ) -> Steps[ReviewPage]:
         validate.whole(limit, "limit", 1, 1000)
-        query = [("role", role), ("assignee", assignee), ("queue", queue), ("pattern", pattern), ("limit", limit)]
-        return (yield from call("GET", "/v1/reviews", _READ_LIST, query=query))
+        query = [
+            ("role", role), ("assignee", assignee), ("queue", queue), ("pattern", pattern), ("after", after),
+            ("limit", limit),
+        ]  # fmt: skip
+        return (yield from call("GET", "/v1/reviews", _READ_PAGE, query=query))
 
     def preview_review(
         self,

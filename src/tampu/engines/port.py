@@ -251,6 +251,8 @@ class Cancel(msgspec.Struct, frozen=True):
     """The journal's detail, without ``dead``."""
     actor: str | None = None
     """Who asked for it: the ``worker`` of the journal's transitions."""
+    held_for: str | None = None
+    """As in `Free`."""
 
     @property
     def ending(self) -> Ending:
@@ -270,6 +272,9 @@ class Free(msgspec.Struct, frozen=True):
     the message's key does (`tampu.engines.rules.KEPT_BY_KEY`), and is journaled as ``replace`` before the ``free``."""
     actor: str | None = None
     """Who asked for it: the ``worker`` of the journal's transitions."""
+    held_for: str | None = None
+    """Refuse messages that are held for another reason. Only for engines with the capability ``atomic:eventual``; on
+    others, a unit with a document's version shows that nothing has changed."""
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -384,6 +389,8 @@ class Trim(msgspec.Struct, frozen=True):
     read: Position | None = None
     """The position that all registered journal readers have passed. Later records, and messages that ended later, stay,
     however old they are. A partition that is missing has not been read at all. None: there is no registered reader."""
+    keep_results: bool = False
+    """Remove no results but those of messages that are removed: a legal hold may be for them."""
 
 
 class PutDocument(msgspec.Struct, frozen=True):
@@ -529,8 +536,8 @@ class Engine(Protocol):
 
     def run(self, calls: Sequence[Call]) -> list[Any | TampuError]: ...
 
-    def get(self, tenant: str, id: str) -> Message | None:
-        """One message with its failures and result."""
+    def get(self, tenant: str, id: str, *, expired: bool = False) -> Message | None:
+        """One message with its failures and result; with ``expired``, also a result that is past its time."""
         ...
 
     def page(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> Page | None:

@@ -23,6 +23,8 @@ from tampu.broker.policies.webhooks import deliveries
 from tampu.broker.publish import PublishVerbs
 from tampu.broker.publish_steps import derived_id
 from tampu.engines.port import PollStatus, Publish
+from tampu.maintenance import history
+from tampu.maintenance.history import History
 from tampu.maintenance.measures import Lags, Measures, Values
 from tampu.model.definitions import Alert
 from tampu.model.errors import StorageError, TampuError, VersionConflict
@@ -56,6 +58,10 @@ class AlertTask:
         self._pending: dict[tuple[str, str, str], int] = {}
         """Since when a measure is above, by tenant, alert and target."""
         self._measures: dict[str, Measures] = {}
+        self._before: dict[str, History] = {}
+        """What earlier leaders knew, by tenant."""
+        self._counted = dict(self._core.attempts)
+        self._stored_at: dict[str, int] = {}
         self._lags = Lags(self._core)
 
     def evaluate(self, status: PollStatus, *, now: bool = False) -> None:
@@ -84,21 +90,46 @@ class AlertTask:
                 continue
             if followers is None and any(alert.measure == "lag" for alert in active):
                 followers = self._lags.take(status.now_us)
-            measures = self._measures.setdefault(tenant, Measures(self._core, tenant))
+            measures = self._measures_of(tenant)
             measures.take(engine.stats(tenant, None), status.now_us)
             for alert in active:
                 values = measures.of(alert, followers or {})
                 self._restless |= any(values.values())
                 self._judge(tenant, alert, values, status.now_us)
+            self._store_history(tenant, measures, status.now_us)
+
+    def _measures_of(self, tenant: str) -> Measures:
+        """The measures of a tenant. A new leader goes on where the last one was."""
+        found = self._measures.get(tenant)
+        if found is None:
+            before = self._before.get(tenant)
+            found = self._measures[tenant] = Measures(self._core, tenant, before, self._counted)
+            for alert, targets in ({} if before is None else before.pending).items():
+                for target, since in targets.items():
+                    self._pending.setdefault((tenant, alert, target), since)
+        return found
+
+    def _store_history(self, tenant: str, measures: Measures, now: int) -> None:
+        """Store what the next leader has to know, from time to time, if there is anything."""
+        pending: dict[str, dict[str, int]] = {}
+        for (owner, alert, target), since in self._pending.items():
+            if owner == tenant:
+                pending.setdefault(alert, {})[target] = since
+        known = measures.history(pending)
+        if now - self._stored_at.get(tenant, 0) >= history.EVERY_US and (known.samples or known.still or pending):
+            self._stored_at[tenant] = now
+            self._core.do(history.saving(tenant, known))
 
     def _read(self, tenants: list[str]) -> None:
         engine = self._core.engine
         self._alerts = {tenant: current(engine, tenant, ALERTS) for tenant in tenants}
-        self._states = {
-            (tenant, document.name): (state.read(document.value), document.version)
-            for tenant in tenants
-            for document in engine.documents(state.KIND, tenant)
-        }
+        self._states = {}
+        for tenant in tenants:
+            for document in engine.documents(state.KIND, tenant):
+                if document.name == state.HISTORY:
+                    self._before[tenant] = history.read(document)
+                else:
+                    self._states[tenant, document.name] = state.read(document.value), document.version
 
     def _drop_others(self, tenant: str, active: list[Alert]) -> None:
         """Nothing fires of alerts that were deleted or paused."""

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from tampu.broker import journal_readers
 from tampu.broker.core import Core
 from tampu.broker.journal_cursor import end_of_journal
 from tampu.broker.journal_readers import FOLLOWER
 from tampu.broker.policies.rules.step import micros
 from tampu.engines.port import QueueStats
+from tampu.maintenance.history import History, Sample, Still
 from tampu.model.definitions import Alert
 from tampu.model.journal import Position
 from tampu.model.message import State
@@ -24,30 +23,43 @@ _MOST_SAMPLES = 240
 """Of one queue; of more, every other one is dropped."""
 LEAST_ATTEMPTS = 20
 """A share of fewer attempts says nothing."""
+Counts = Mapping[tuple[str, str], tuple[int, int]]
+"""Good and bad attempts by tenant and queue."""
 Values = dict[str, float | None]
 """By queue or follower; None: not known yet."""
 
 
-class Sample(msgspec.Struct, frozen=True):
-    at: int
-    dead: int
-    good: int
-    bad: int
-
-
 class Measures:
-    """Of one tenant, in one process, since it leads."""
+    """Of one tenant. What an earlier leader has stored is continued."""
 
-    def __init__(self, core: Core, tenant: str) -> None:
+    def __init__(self, core: Core, tenant: str, before: History | None, counted: Counts) -> None:
         self._core = core
         self._tenant = tenant
         self._began: int | None = None
         self._last = 0
         self._samples: dict[str, list[Sample]] = {}
-        self._moved: dict[str, tuple[QueueStats, int]] = {}
+        self._moved: dict[str, tuple[Mapping[str, int], int]] = {}
         """The counts of a queue with leased messages, and since when they are the same."""
         self._rows: Sequence[QueueStats] = ()
         self._now = 0
+        if before is not None:
+            self._continue(before, counted)
+
+    def _continue(self, before: History, counted: Counts) -> None:
+        """Each process counts attempts from 0: earlier counts are moved to where this one began to lead."""
+        self._began, self._last = before.began, before.last
+        for queue, samples in before.samples.items():
+            good, bad = counted.get((self._tenant, queue), (0, 0))
+            end = samples[-1]
+            self._samples[queue] = [
+                Sample(one.at, one.dead, one.good - end.good + good, one.bad - end.bad + bad) for one in samples
+            ]
+        self._moved = {queue: (still.counts, still.since) for queue, still in before.still.items()}
+
+    def history(self, pending: Mapping[str, dict[str, int]]) -> History:
+        """What the next leader has to know."""
+        still = {queue: Still(dict(counts), since) for queue, (counts, since) in self._moved.items()}
+        return History(self._began or 0, self._last, self._samples, still, dict(pending))
 
     def take(self, rows: Sequence[QueueStats], now: int) -> None:
         """Take a sample of all queues that have something to tell."""
@@ -70,12 +82,13 @@ class Measures:
         self._note_moves()
 
     def _note_moves(self) -> None:
-        found = {}
+        found: dict[str, tuple[Mapping[str, int], int]] = {}
         for row in self._rows:
             if row.counts.get(State.LEASED, 0):
                 before = self._moved.get(row.queue)
-                same = before is not None and before[0].counts == row.counts
-                found[row.queue] = (row, before[1] if before is not None and same else self._now)
+                counts = {str(state): count for state, count in row.counts.items()}
+                same = before is not None and before[0] == counts
+                found[row.queue] = (counts, before[1] if before is not None and same else self._now)
         self._moved = found
 
     def of(self, alert: Alert, lags: Mapping[str, float]) -> Values:

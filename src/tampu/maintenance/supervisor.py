@@ -14,6 +14,7 @@ from tampu.broker import timers
 from tampu.broker.agents.stored import (
     ALERTS,
     EXPIRY,
+    RECOVERY,
     REORDER,
     REPLAYS,
     RETENTION,
@@ -27,8 +28,8 @@ from tampu.broker.followers import FOLLOWERS
 from tampu.maintenance.agents import Agents
 from tampu.maintenance.alerts import AlertTask
 from tampu.maintenance.dead import Replayer
-from tampu.maintenance.erasure import Eraser
 from tampu.maintenance.follower import Follower
+from tampu.maintenance.recovery import Recovery
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.tasks import Reorderer, Sweeper, Trimmer
 from tampu.maintenance.timers import Timers
@@ -51,7 +52,7 @@ class Supervisor:
         self._scheduler = Scheduler(core)
         self._alerts = AlertTask(core)
         self._replayer = Replayer(core)
-        self._eraser = Eraser(core)
+        self._recovery = Recovery(core)
         self._timers = Timers(core)
         self._agents = Agents(core)
         self._webhooks = WebhookSender(core, lambda: self.leads and not self._agents.paused(WEBHOOKS))
@@ -136,7 +137,7 @@ class Supervisor:
         run(REORDER, self._reorderer, lambda: self._reorderer.rank(status))  # it is never due before the next turn
         run(ALERTS, self._alerts, lambda: self._alerts.evaluate(status, now=asked(ALERTS)))
         run(WEBHOOKS, self._webhooks, lambda: self._webhooks.turn(status))
-        self._eraser.look(status)
+        run(RECOVERY, self._recovery, lambda: self._recovery.look(status, now=asked(RECOVERY)))
         seconds = run(RETENTION, self._trimmer, lambda: self._trimmer.trim(now=asked(RETENTION))) or _LOOK_SECONDS
         if self._next_us is not None:
             passed = time.monotonic() - began
@@ -150,4 +151,4 @@ class Supervisor:
             self._thread.join()
         self._follower.stop()
         self._webhooks.stop()
-        self._eraser.stop()
+        self._recovery.stop()

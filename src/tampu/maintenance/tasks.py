@@ -78,14 +78,16 @@ class Trimmer:
         if archive is not None:
             retention = {queue: min(own_us, archive) for queue, own_us in retention.items()}
             default = min(default, archive)
-        for queue_name in _under_hold(engine, queues):
+        under_hold = list(_under_hold(engine, queues))
+        for queue_name in under_hold:
             retention[queue_name] = engine.now()  # nothing ended before 1970
             of_dead.pop(queue_name, None)
         read = journal_readers.read_by_all(known)
         for call in removal.unmark_used(engine):
             self._core.coalescer.submit(call)
         self._trim_audit(queues)
-        removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP, read))
+        trim = Trim(retention, default, self._journal_us, _STEP, read, keep_results=bool(under_hold))
+        removed: int = self._core.coalescer.submit(trim)
         for purge in self._dead.purges(of_dead, known, _STEP):
             removed += self._core.coalescer.submit(purge)
         self.runs += bool(removed)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from tampu.broker.dead.pages import MOST_READ
 from tampu.mcp import views
 from tampu.mcp.arguments import Cursor, Fingerprint, Ids, Limit, Moment, Scope, Text, dead_filters
 from tampu.mcp.context import ToolContext
@@ -48,7 +49,7 @@ async def dead_groups(
     cursor in the answer there are more.
     """
     filters = dead_filters(queue, reason, type, error, fingerprint, since, until)
-    return group_view(await at.store.dead.groups(after=cursor, **filters))
+    return group_view(await at.store.dead.groups(after=cursor, most=MOST_READ, **filters))
 
 
 @tool("view")

@@ -175,12 +175,17 @@ def schedule_view(schedule: Any) -> dict[str, Any]:
 
 @tool("view or review")
 async def list_reviews(
-    at: ToolContext, queue: Text = None, role: Text = None, assignee: Text = None, limit: Limit = 20
+    at: ToolContext,
+    queue: Text = None,
+    role: Text = None,
+    assignee: Text = None,
+    limit: Limit = 20,
+    cursor: Cursor = None,
 ) -> Any:
-    """Messages that wait for a person's decision, the oldest first."""
-    found = await at.store.reviews.list(queue=queue, role=role, assignee=assignee, limit=limit + 1)
-    answer: dict[str, Any] = {"reviews": [views.plain(one, views.SHORT) for one in found[:limit]]}
-    return answer | ({"more": "yes: narrow it by queue, role or assignee"} if len(found) > limit else {})
+    """Messages that wait for a person's decision: queue by queue, in each the oldest first."""
+    found = await at.store.reviews.list(queue=queue, role=role, assignee=assignee, after=cursor, limit=limit)
+    answer: dict[str, Any] = {"reviews": [views.plain(one, views.SHORT) for one in found]}
+    return answer | ({} if found.cursor is None else {"cursor": found.cursor})
 
 
 @tool("view or review")

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from tampu.broker.admin.verbs import Stats
 from tampu.broker.dead.filters import error_of, fingerprint_of
+from tampu.broker.dead.pages import MOST_READ
 from tampu.mcp import lake, views
 from tampu.mcp.arguments import Id, Scope
 from tampu.mcp.context import ToolContext
@@ -48,8 +49,8 @@ async def overview(at: ToolContext, scope: Scope = "*") -> Any:
     reviews = await _if_allowed(at.store.reviews.list(limit=100))
     if reviews:
         attention.append(
-            f"{len(reviews)}{' or more' if len(reviews) == 100 else ''} reviews wait for a decision, the oldest since "
-            f"{reviews[0].opened_at.isoformat()}"
+            f"{len(reviews)}{' or more' if reviews.cursor else ''} reviews wait for a decision, the oldest since "
+            f"{min(one.opened_at for one in reviews).isoformat()}"
         )
     if at.access.may("view", everywhere=True, all_tenants=True):
         for agent in await _if_allowed(at.store.agents.list()) or ():
@@ -65,7 +66,7 @@ async def overview(at: ToolContext, scope: Scope = "*") -> Any:
     if len(attention) > _MOST_LINES:
         answer["more_attention"] = len(attention) - _MOST_LINES
     if totals[State.DEAD]:
-        answer["dead_groups"] = group_view(await at.store.dead.groups(queue=scope), 5)["groups"]
+        answer["dead_groups"] = group_view(await at.store.dead.groups(queue=scope, most=MOST_READ), 5)["groups"]
     return answer
 
 
@@ -97,7 +98,7 @@ async def explain_failure(at: ToolContext, id: Id) -> Any:
     if not error:
         return answer | {"note": f"this message is {message.state} and has no failure"}
     mark = fingerprint_of(message)
-    groups = await at.store.dead.groups(queue="*", fingerprint=mark)
+    groups = await at.store.dead.groups(queue="*", fingerprint=mark, most=MOST_READ)
     answer |= {"error": views.cut(error, views.LONG), "fingerprint": mark, "similar_dead": group_view(groups)["groups"]}
     if at.lake is not None:
         answer["similar_in_lake"] = await at.offload(lake.similar, at.lake, at.store.tenant, mark)

@@ -63,7 +63,9 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     leased: list[str] = []
     """Ids of messages that workers still have."""
     held: dict[str, list[str]] = {}
-    """Ids of messages that stay, by the legal hold that covers them."""
+    """Ids of messages that stay, by the legal hold that covers them; ``schedule NAME`` for a schedule."""
+    schedules: list[str] = []
+    """Names of the schedules that were deleted: what they publish would be the subject's."""
     dry_run: bool = False
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Literal
 
@@ -13,7 +14,11 @@ from tampu.model.definitions import Definition, matches
 Outcome = Literal["approve", "refuse"]
 Scalar = str | int | float | bool | None
 HOLD = "review"
-"""The reason for which a message with a review is held."""
+"""The reason for which a message with a review is held. Further reviews of the message have their number after it."""
+
+
+def is_held_for_review(reason: str | None) -> bool:
+    return reason is not None and (reason == HOLD or reason.startswith(f"{HOLD} "))
 
 
 class Section(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -167,6 +172,19 @@ class ReviewRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     comments: tuple[Comment, ...] = ()
     escalated: bool = False
     decision: Decision | None = None
+
+
+class ReviewPage(msgspec.Struct, frozen=True):
+    """A page of reviews. Pass ``cursor`` as ``after`` to get the next page; None: this is the last one."""
+
+    reviews: list[ReviewRecord]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[ReviewRecord]:
+        return iter(self.reviews)
+
+    def __len__(self) -> int:
+        return len(self.reviews)
 
 
 class ReviewPreview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -43,6 +43,8 @@ class AlertStatus(msgspec.Struct, frozen=True):
 class WebhookSecretBody(RequestBody):
     secret: str | None
     """16 to 256 characters; null: deliveries are not signed."""
+    previous_for: float = 0.0
+    """For so many seconds the secret until now signs too."""
 
 
 class WebhookSecretView(msgspec.Struct, frozen=True):

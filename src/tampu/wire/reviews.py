@@ -7,13 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tampu.model.reviews import ReviewRecord
 from tampu.wire.bodies import RequestBody
 from tampu.wire.media import Form
-
-
-class ReviewsView(msgspec.Struct):
-    reviews: list[ReviewRecord]
 
 
 class ClaimReview(RequestBody):

@@ -9,7 +9,7 @@ import time
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tampu.broker import notes
+from tampu.broker import causes, notes
 from tampu.model.errors import InvalidState
 from tampu.model.message import Lease, Message
 from tampu.model.times import Duration
@@ -116,7 +116,7 @@ class Current:
 
     @property
     def correlation_id(self) -> str:
-        """Pass it to what the task publishes: a trace then shows that too."""
+        """What the task publishes has it, unless it is published with another: a trace then shows that too."""
         return self.message.correlation_id or self.message.id
 
     @property
@@ -209,3 +209,4 @@ def running() -> Current | None:
 def enter(work: Current) -> None:
     """Make it the current message of this context."""
     _current.set(work)
+    causes.begin(work.lease.message)

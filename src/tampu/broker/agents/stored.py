@@ -23,7 +23,7 @@ class Task(msgspec.Struct, frozen=True):
 
 EXPIRY, RETENTION, SCHEDULES, REORDER = "expiry", "retention", "schedules", "reorder"
 ALERTS, WEBHOOKS = "alerts", "webhooks"
-REPLAYS, TIMERS = "replays", "timers"
+REPLAYS, TIMERS, RECOVERY = "replays", "timers", "recovery"
 TASKS = (
     Task(
         EXPIRY,
@@ -41,6 +41,11 @@ TASKS = (
     Task(ALERTS, "evaluates alerts", "every 30 seconds while something happens"),
     Task(WEBHOOKS, "sends what rules and alerts have for urls", "at once, and again after failures"),
     Task(TIMERS, "reminds of reviews, escalates them, and decides at their deadline", "when a timer is due"),
+    Task(
+        RECOVERY,
+        "completes erasures and fills of subscriptions whose process has died, or that wait for leased messages",
+        "every 30 seconds while there is one",
+    ),
 )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tampu.broker.dead.filters import error_of, fingerprint_of
 from tampu.model.dead import DeadGroup
 from tampu.model.message import Message
-from tampu.model.times import moment
+from tampu.model.times import instant, moment
 
 _MOST = 1000
 """Groups that are counted."""
@@ -19,6 +21,12 @@ class Groups:
         key = fingerprint_of(message)
         if key in self._groups or len(self._groups) < _MOST:
             self._groups.setdefault(key, _Group()).add(message)
+
+    def merge(self, page: Iterable[DeadGroup]) -> None:
+        """Add groups that were counted elsewhere."""
+        for one in page:
+            if one.fingerprint in self._groups or len(self._groups) < _MOST:
+                self._groups.setdefault(one.fingerprint, _Group()).merge(one)
 
     def views(self) -> list[DeadGroup]:
         """The largest first."""
@@ -46,6 +54,16 @@ class _Group:
         self.first_us = min(self.first_us, died)
         if died >= self.last_us:
             self.last_us, self.sample, self.error = died, message.id, error_of(message)
+
+    def merge(self, other: DeadGroup) -> None:
+        self.count += other.count
+        for own, more in ((self.queues, other.queues), (self.reasons, other.reasons)):
+            for name, count in more.items():
+                own[name] = own.get(name, 0) + count
+        self.first_us = min(self.first_us, instant(other.first_at, "first_at"))
+        last_us = instant(other.last_at, "last_at")
+        if last_us >= self.last_us:
+            self.last_us, self.sample, self.error = last_us, other.sample, other.error
 
     def view(self, fingerprint: str) -> DeadGroup:
         return DeadGroup(

@@ -6,18 +6,15 @@ nothing. A cursor is a queue and a place in its index, so pages do not slow down
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from tampu.broker import queue_cursor
 from tampu.broker.core import Read, Steps
 from tampu.broker.dead.filters import DeadFilter, one_queue
 from tampu.engines import port
-from tampu.model.decoders import from_msgpack
-from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message, State
 
 MOST_READ = 10_000
@@ -25,8 +22,6 @@ MOST_READ = 10_000
 _FIRST, _MOST = 32, 500
 """Messages that are read at once, before their size is known and at most."""
 _PAGE_BYTES = 8 << 20
-_MOST_CURSOR = 2000
-_to_cursor = from_msgpack(tuple[str, tuple[int | str, ...]]).decode
 
 
 class Walk(msgspec.Struct):
@@ -46,7 +41,7 @@ def walk(
     most: int | None = None,
 ) -> Steps[Walk]:
     """Call ``each`` for the dead letters that match, at most ``most`` of them."""
-    first, inner = _read_cursor(after)
+    first, inner = queue_cursor.read(after, "dead letters")
     names: list[str] = yield Read(lambda engine: _queues(engine, tenant, wanted))
     read = found = 0
     room, size = _PAGE_BYTES, _FIRST
@@ -56,7 +51,7 @@ def walk(
         place: tuple[Any, ...] | None = (inner or None) if name == first else None
         while True:
             if read >= MOST_READ or (most is not None and (found >= most or room <= 0)):
-                return Walk(read, _write_cursor(name, place))
+                return Walk(read, queue_cursor.write(name, place))
             page = yield from _page(tenant, name, place, min(size, MOST_READ - read))
             matching = _matching(page, wanted)
             while most is not None and len(matching) > most - found:  # a cursor marks the end of a page
@@ -93,21 +88,3 @@ def _queues(engine: port.Engine, tenant: str, wanted: DeadFilter) -> list[str]:
 def _size(message: Message) -> int:
     """About the bytes that the message has in memory."""
     return 500 + len(message.body.payload) + len(message.last_error or "")
-
-
-def _write_cursor(queue: str, inner: tuple[Any, ...] | None) -> str:
-    return base64.urlsafe_b64encode(msgspec.msgpack.encode((queue, inner or ()))).decode().rstrip("=")
-
-
-def _read_cursor(text: str | None) -> tuple[str, tuple[Any, ...]]:
-    if text is None:
-        return "", ()
-    try:
-        if not isinstance(text, str) or len(text) > _MOST_CURSOR:
-            raise ValueError
-        queue, inner = _to_cursor(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in inner):
-            raise ValueError
-        return queue, inner
-    except (TypeError, ValueError, binascii.Error, msgspec.MsgspecError):
-        raise InvalidMessage("after is not a cursor of dead letters", field="after") from None

@@ -61,8 +61,26 @@ class DeadVerbs(Admin):
         place = yield from walk(self.tenant, self._filter(filters), after, found.append, most=limit)
         return MessagePage(found, place.cursor)
 
-    def group_dead(self, *, after: str | None = None, **filters: Unpack[DeadFilters]) -> Steps[DeadGroups]:
-        """Dead letters by the fingerprint of their error, the largest group first. It reads at most 10,000 of them."""
+    def group_dead(
+        self, *, after: str | None = None, most: int | None = None, **filters: Unpack[DeadFilters]
+    ) -> Steps[DeadGroups]:
+        """Dead letters by the fingerprint of their error, the largest group first: the first thousand fingerprints.
+
+        It reads all that match, 10,000 at a time. With ``most`` it ends when it has read so many, and its ``cursor`` is
+        where the next ones begin.
+        """
+        if most is not None:
+            validate.whole(most, "most", 1, 10**9)
+        groups, read = Groups(), 0
+        while True:
+            page = yield from self.group_some_dead(after=after, **filters)
+            groups.merge(page)
+            read, after = read + page.read, page.cursor
+            if after is None or (most is not None and read >= most):
+                return DeadGroups(groups.views(), read, after)
+
+    def group_some_dead(self, *, after: str | None = None, **filters: Unpack[DeadFilters]) -> Steps[DeadGroups]:
+        """`group_dead` of the next 10,000: its cursor is where the next ones begin."""
         groups = Groups()
         place = yield from walk(self.tenant, self._filter(filters), after, groups.add)
         return DeadGroups(groups.views(), place.read, place.cursor)

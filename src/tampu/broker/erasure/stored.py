@@ -1,6 +1,6 @@
 """Erasures as documents: what is to be removed, how far it is, and the ids of what was removed.
 
-An erasure that has not ended has a mark under one tenant, so that maintenance finds all of them with one read. The ids
+An erasure that has not ended is marked (`tampu.broker.recovery`). The ids
 of messages are stored before the messages are removed: the report names all of them, whatever process dies.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tampu.broker import recovery
 from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.model.decoders import from_json
 from tampu.model.erasure import Erasure, Subject
@@ -20,8 +21,6 @@ from tampu.model.times import moment, moment_or_none
 KIND = "erasure"
 PARTS = "erasure_ids"
 """Kind of the documents with what was removed, named by the erasure and the time."""
-PENDING = ("erasure_pending", "*")
-"""Kind and tenant of the marks of erasures that have not ended, named ``tenant/id``."""
 
 
 class StoredErasure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,6 +34,8 @@ class StoredErasure(msgspec.Struct, frozen=True, omit_defaults=True):
     ended_us: int | None = None
     leased: tuple[str, ...] = ()
     held: dict[str, tuple[str, ...]] = {}
+    schedules: tuple[str, ...] = ()
+    """Names of schedules that were deleted, because their messages would be the subject's."""
 
 
 class Removed(msgspec.Struct, frozen=True, array_like=True):
@@ -49,9 +50,7 @@ _read_part = from_json(list[Removed]).decode
 
 def writing(tenant: str, id: str, stored: StoredErasure) -> list[PutDocument | DeleteDocument]:
     """The calls that store an erasure, and its mark until it has ended."""
-    kind, owner = PENDING
-    name = f"{tenant}/{id}"
-    mark = PutDocument(kind, owner, name, b"{}") if stored.ended_us is None else DeleteDocument(kind, owner, name)
+    mark = recovery.marked(KIND, tenant, id) if stored.ended_us is None else recovery.unmarked(KIND, tenant, id)
     return [PutDocument(KIND, tenant, id, msgspec.json.encode(stored)), mark]
 
 
@@ -59,15 +58,6 @@ def part(tenant: str, id: str, now: int, messages: Iterable[Message]) -> PutDocu
     """The call that stores which messages are removed next."""
     entries = [Removed(message.id, message.queue, message.state) for message in messages]
     return PutDocument(PARTS, tenant, f"{id}/{now:016x}-{secrets.token_hex(4)}", msgspec.json.encode(entries))
-
-
-def pending(engine: Engine) -> list[tuple[str, str]]:
-    """(tenant, id) of erasures that have not ended."""
-    found = []
-    for document in engine.documents(*PENDING):
-        tenant, _, id = document.name.partition("/")
-        found.append((tenant, id))
-    return found
 
 
 def view(engine: Engine, tenant: str, document: Document) -> Erasure:
@@ -93,4 +83,5 @@ def view(engine: Engine, tenant: str, document: Document) -> Erasure:
         ids=list(entries),
         leased=list(stored.leased),
         held={name: list(ids) for name, ids in stored.held.items()},
+        schedules=list(stored.schedules),
     )

@@ -20,11 +20,12 @@ from tampu.broker.erasure import stored
 from tampu.broker.erasure.stored import StoredErasure
 from tampu.broker.policies.holds.verbs import holds_of
 from tampu.broker.policies.reviews import stored as reviews
+from tampu.broker.schedules import stored as schedules
 from tampu.engines.port import Cancel, DeleteDocument, Document, Engine, Page, Remove, Together
 from tampu.model.definitions import Hold
 from tampu.model.erasure import Erasure, Subject
 from tampu.model.errors import InvalidMessage, NotFound
-from tampu.model.message import Message, State
+from tampu.model.message import Message, State, unpack_body
 from tampu.model.times import moment
 
 _STEP = 100
@@ -48,7 +49,8 @@ class ErasureVerbs(Recording):
         path: tuple[str, str] | None = None,
         dry_run: bool = False,
     ) -> Steps[Erasure]:
-        """Remove all messages of a subject for good, in every queue and state, with their history and results.
+        """Remove all messages of a subject for good, in every queue and state, with their history and results, and the
+        schedules that would publish more.
 
         Give one of ``label=("user", "42")``, ``key``, ``correlation_id`` or ``path=("payload.user.id", "42")``. Leased
         messages are asked to stop, and removed when they have ended. What a legal hold covers stays, and is named. It
@@ -73,6 +75,7 @@ class ErasureVerbs(Recording):
             leased, held, removed = [], {}, 0
             queues: list[str] = yield Read(self._queues_to_erase)
             holds: list[Hold] = yield Read(lambda engine: holds_of(engine, self.tenant))
+            erasure = yield from self._erase_schedules(id, erasure, holds, held)
             for queue, state in _places(queues):
                 removed += yield from self._erase_place(id, erasure, queue, state, holds, leased, held)
             if not removed:
@@ -91,6 +94,36 @@ class ErasureVerbs(Recording):
         else:
             yield from self.recorded(calls, "erasure.end", id, None, {"held": {n: len(i) for n, i in held.items()}})
         return (yield from self.get_erasure(id))
+
+    def _erase_schedules(
+        self, id: str, erasure: StoredErasure, holds: list[Hold], held: dict[str, list[str]]
+    ) -> Steps[StoredErasure]:
+        """Delete the schedules whose messages would be the subject's. Their names are stored first."""
+        found = yield from self._schedules_of(erasure.subject, holds, held)
+        if not found:
+            return erasure
+        names = dict.fromkeys((*erasure.schedules, *(document.name for document in found)))
+        erasure = msgspec.structs.replace(erasure, schedules=tuple(names))
+        yield Together(self.tenant, stored.writing(self.tenant, id, erasure))
+        for document in found:
+            calls = [DeleteDocument(schedules.KIND, self.tenant, document.name)]
+            yield from self.recorded(calls, "schedule.delete", document.name, None, {"erasure": id})
+        return erasure
+
+    def _schedules_of(self, subject: Subject, holds: list[Hold], held: dict[str, list[str]]) -> Steps[list[Document]]:
+        documents: list[Document] = yield Read(lambda engine: engine.documents(schedules.KIND, self.tenant))
+        found = []
+        for document in documents:
+            one = schedules.read(document)
+            body = unpack_body(one.body)
+            sample = Message(document.name, self.tenant, one.queue, State.DELAYED, body, 0, 1, one.created_us)
+            if subject.matches(sample):
+                hold = next((each for each in holds if each.covers(sample)), None)
+                if hold is None:
+                    found.append(document)
+                else:
+                    held.setdefault(hold.name, []).append(f"schedule {document.name}")
+        return found
 
     def _erase_place(
         self,
@@ -157,9 +190,10 @@ class ErasureVerbs(Recording):
                 if page.cursor is None:
                     break
                 after = page.cursor
+        named = yield from self._schedules_of(subject, holds, held)
         return Erasure(
             id="", subject=subject, status="done", started_at=moment(now), removed=removed, ids=ids, leased=leased,
-            held=held, dry_run=True,
+            held=held, schedules=[document.name for document in named], dry_run=True,
         )  # fmt: skip
 
     def _queues_to_erase(self, engine: Engine) -> list[str]:

@@ -209,6 +209,8 @@ class DefinitionVerbs(Recording):
 
 def defaults_of(engine: Engine, tenant: str, kind: Kind[D]) -> list[D]:
     """The defaults of a kind that a tenant has not deleted."""
+    if not kind.defaults:
+        return []
     removed = {document.name for document in engine.documents(_REMOVED, tenant, f"{kind.word}:")}
     return [one for one in kind.defaults if kind.document_name(one.name) not in removed]
 

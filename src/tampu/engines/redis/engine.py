@@ -239,8 +239,8 @@ class RedisEngine:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # the generator's own return type
 
-    def get(self, tenant: str, id: str) -> Message | None:
-        return self.query(read.get(self.registry, tenant, id))
+    def get(self, tenant: str, id: str, *, expired: bool = False) -> Message | None:
+        return self.query(read.get(self.registry, tenant, id, expired=expired))
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int

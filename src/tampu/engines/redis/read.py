@@ -18,7 +18,7 @@ _MEMBER = re.compile(r"[0-9a-f]{16}(?:[0-9a-f]{16}){0,2}\Z")
 _BY_MEMBER = (State.READY, State.HELD)
 
 
-def get(registry: QueueRegistry, tenant: str, id: str) -> Operation[Message | None]:
+def get(registry: QueueRegistry, tenant: str, id: str, *, expired: bool = False) -> Operation[Message | None]:
     for way in (admin.by_id, admin.by_name):
         (placed,) = yield from way(registry, tenant, [id])
         if placed is not None:
@@ -27,7 +27,9 @@ def get(registry: QueueRegistry, tenant: str, id: str) -> Operation[Message | No
             if ok(reply) is not None:
                 seq, raw, place, failed, kept, error, now = reply
                 failures = rows.failures(failed)
-                return rows.message(entry, seq.decode(), raw, place, error, failures, rows.result(kept, now))
+                return rows.message(
+                    entry, seq.decode(), raw, place, error, failures, rows.result(kept, 0 if expired else now)
+                )
     return None
 
 

@@ -87,8 +87,9 @@ class BaseEngine(abc.ABC):
 
     # -- reading
 
-    def get(self, tenant: str, id: str) -> Message | None:
-        return self.readers.run_in_snapshot(lambda db: read.get(db, self.registry, tenant, id, self.fake_now()))
+    def get(self, tenant: str, id: str, *, expired: bool = False) -> Message | None:
+        now = 0 if expired else self.fake_now()
+        return self.readers.run_in_snapshot(lambda db: read.get(db, self.registry, tenant, id, now))
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int

@@ -1,13 +1,14 @@
 """One POST to a url that users have given: to a public address, in bounded time, without following redirects.
 
-The name is resolved once, its addresses are checked, and the connection goes to the checked address. So a name that
-resolves to another address a moment later reaches nothing else.
+The name is resolved once, in bounded time, its addresses are checked, and the connection goes to the checked address.
+So a name that resolves to another address a moment later reaches nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
+import queue
 import socket
 import ssl
 import threading
@@ -15,8 +16,10 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
+RESOLVE_SECONDS = 5.0
 CONNECT_SECONDS = 5.0
 TOTAL_SECONDS = 15.0
+_lookups = threading.BoundedSemaphore(16)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -38,10 +41,34 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
+def _lookup(host: str, port: int) -> list[str]:
+    """The addresses of a host. The system has no limit of time for it, so it is done in a thread that may be left
+    behind. No more of them than this are, however many hosts nobody answers for."""
+    if not _lookups.acquire(timeout=RESOLVE_SECONDS):
+        raise TimeoutError(f"{host} was not resolved: the resolver does not answer for other hosts")
+    done: queue.SimpleQueue[list[Any] | OSError] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            done.put(error if isinstance(error, OSError) else OSError(f"{host} is not a name: {error}"))
+        finally:
+            _lookups.release()
+
+    threading.Thread(target=run, name="tampu-webhook-lookup", daemon=True).start()
+    try:
+        found = done.get(timeout=RESOLVE_SECONDS)
+    except queue.Empty:
+        raise TimeoutError(f"{host} was not resolved within {RESOLVE_SECONDS:g} seconds") from None
+    if isinstance(found, OSError):
+        raise found
+    return [str(address[0]) for *_, address in found]
+
+
 def resolve(host: str, port: int, *, private: bool) -> str:
     """The address to connect to. Raises `Refused` if one of the host's addresses is private, unless they may be."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(address[0]) for *_, address in found]
+    addresses = _lookup(host, port)
     for address in addresses:
         if not private and not is_public(ipaddress.ip_address(address.partition("%")[0])):
             raise Refused(f"{host} has the address {address}, which is not public")

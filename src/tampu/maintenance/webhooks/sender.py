@@ -18,17 +18,17 @@ import msgspec
 
 from tampu.broker.commit_queue.waiters import Waiter
 from tampu.broker.core import Core
-from tampu.broker.policies.webhooks.deliveries import QUEUE, SECRET, TENANTS, Delivery, signature
+from tampu.broker.policies.webhooks import secrets
+from tampu.broker.policies.webhooks.deliveries import QUEUE, TENANTS, Delivery
 from tampu.broker.verbs import Verbs
 from tampu.engines.port import Claim, PollStatus
 from tampu.maintenance.webhooks import post
-from tampu.model.decoders import convert, from_json
+from tampu.model.decoders import convert
 from tampu.model.errors import TampuError
 from tampu.model.extras import install
 from tampu.model.message import Lease
 
 log = logging.getLogger("tampu.maintenance")
-_read_secret = from_json(str).decode
 _AT_ONCE = 8
 _LOOK_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
@@ -161,10 +161,10 @@ class WebhookSender:
         delivery = convert(lease.payload, Delivery)
         body = msgspec.json.encode(delivery.body)
         headers = {**delivery.headers, "tampu-delivery": lease.id, "tampu-attempt": str(lease.attempt)}
-        kind, name = SECRET
-        secret = self._core.engine.document(kind, tenant, name)
-        if secret is not None:
-            headers["tampu-signature"] = signature(_read_secret(secret.value), int(time.time()), body)
+        engine = self._core.engine
+        signing = secrets.signing(engine.document(*secrets.place(tenant)), engine.now())
+        if signing:
+            headers["tampu-signature"] = secrets.signature(signing, int(time.time()), body)
         return post.post(delivery.url, headers, body, private=self._core.private_webhooks, opened=self._noted_as_open)
 
     @contextlib.contextmanager

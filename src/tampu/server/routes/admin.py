@@ -11,7 +11,7 @@ from tampu.broker import validate
 from tampu.model.errors import NotFound
 from tampu.model.message import Message
 from tampu.model.outcome import Outcome
-from tampu.model.reviews import HOLD
+from tampu.model.reviews import is_held_for_review
 from tampu.server.auth.grants import Caller
 from tampu.server.http.message_handlers import outcome_view
 from tampu.server.http.openapi import doc
@@ -53,7 +53,7 @@ async def hidden_of(request: HttpRequest, caller: Caller, permissions: tuple[str
         return set()
 
     def may(message: Message) -> bool:
-        decided = message.body.review is not None or message.reason == HOLD
+        decided = message.body.review is not None or is_held_for_review(message.reason)
         return any(caller.may(each, message.queue) for each in permissions if each != "review" or not decided)
 
     def find() -> set[str]:

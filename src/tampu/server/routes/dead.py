@@ -73,7 +73,7 @@ async def list_dead(
 @router.get("/groups", operation_id="group_dead", **doc(DeadGroups))
 async def group_dead(request: CurrentRequest, caller: CurrentCaller, filters: Filters, after: After = None) -> Response:
     """Dead letters by the fingerprint of their error. With a ``cursor`` there are more to count."""
-    steps = _verbs(request, caller, "view", filters.get("queue")).group_dead(after=after, **filters)
+    steps = _verbs(request, caller, "view", filters.get("queue")).group_some_dead(after=after, **filters)
     return answer(request, await request.drive_listing(caller, steps, lambda groups: groups.read))
 
 

@@ -171,7 +171,8 @@ async def put_webhook_secret(request: CurrentRequest, caller: CurrentCaller) -> 
     """Set the secret that signs deliveries of webhooks, or remove it with null."""
     caller.need_everywhere("admin")
     body: WebhookSecretBody = await request.read(_SECRET)
-    return answer(request, WebhookSecretView(await request.drive(request.verbs.put_webhook_secret(body.secret))))
+    steps = request.verbs.put_webhook_secret(body.secret, previous_for=body.previous_for)
+    return answer(request, WebhookSecretView(await request.drive(steps)))
 
 
 @router.get("/audit", operation_id="audit", tags=["audit"], **doc(AuditView))

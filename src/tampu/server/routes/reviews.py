@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from tampu.broker import validate
+from tampu.broker import queue_cursor, validate
 from tampu.broker.policies.reviews.patterns import PATTERNS
 from tampu.broker.policies.reviews.stored import Found
 from tampu.model.errors import Forbidden, NotFound
-from tampu.model.reviews import ReviewPreview, ReviewRecord
+from tampu.model.reviews import ReviewPage, ReviewPreview, ReviewRecord
 from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
@@ -57,7 +57,7 @@ def _person(caller: Caller, found: Found, by: str | None) -> str | None:
     return by
 
 
-@router.get("", operation_id="list_reviews", **doc(wire.ReviewsView))
+@router.get("", operation_id="list_reviews", **doc(ReviewPage))
 async def list_reviews(
     request: CurrentRequest,
     caller: CurrentCaller,
@@ -65,18 +65,21 @@ async def list_reviews(
     assignee: str | None = None,
     queue: str | None = None,
     pattern: str | None = None,
+    after: Annotated[
+        str | None, Query(max_length=queue_cursor.MOST_CHARACTERS, description="The cursor of the previous page")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """Open reviews, the oldest first."""
+    """Open reviews: queue by queue, in each the oldest message first."""
     caller.need_somewhere("review", "view")
 
     def may(name: str) -> bool:
         return caller.may("review", name) or caller.may("view", name)
 
-    steps = request.verbs.open_reviews(role, assignee, queue, pattern, limit, may)
-    found: list[ReviewRecord] = await request.drive_listing(caller, steps, len)
+    steps = request.verbs.open_reviews(role, assignee, queue, pattern, after, limit, may)
+    found: ReviewPage = await request.drive_listing(caller, steps, len)
     shown = [one for one in found if caller.may("view", one.queue) or may_decide(caller, one.queue, one.roles)]
-    return answer(request, wire.ReviewsView(shown))
+    return answer(request, ReviewPage(shown, found.cursor))
 
 
 @router.post("", operation_id="ask_review", **doc(wire.AskedReview, wire.AskReview, more=_CHANGE))

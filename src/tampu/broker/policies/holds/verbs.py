@@ -48,7 +48,7 @@ class HoldVerbs(DefinitionVerbs):
         """Messages that match all of the conditions are not erased, purged or removed by retention.
 
         Without any condition it covers all messages of the tenant. Retention removes nothing at all from queues that a
-        hold is for. Results still go when their ``result_ttl`` is over, and workers still work.
+        hold is for, and no result either, also when ``result_ttl`` is over. Workers still work.
         """
         fields = {
             "reason": reason, "queues": texts(queues, "queues"), "labels": labels or {}, "key": key,

@@ -119,8 +119,10 @@ class DecideVerbs(ReviewVerbs):
         yield from self.carry_out(found.id, kept)
 
     def carry_out(self, id: str, decided: StoredReview) -> Steps[None]:
-        """Change the message as it was decided. It changes nothing if that was done before."""
-        outcomes = yield _change_of(self.tenant, id, decided, decided.body)
+        """Change the message as it was decided. It changes nothing if that was done before, and the message is held
+        for another review now."""
+        change = _change_of(self.tenant, id, decided, decided.body)
+        outcomes = yield msgspec.structs.replace(change, held_for=decided.hold)
         error: TampuError | None = outcomes[0].error
         if error is not None and not isinstance(error, InvalidState):
             raise error

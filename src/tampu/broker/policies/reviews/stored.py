@@ -14,7 +14,7 @@ import msgspec
 from tampu.engines.port import Document, PutDocument
 from tampu.model.decoders import from_json
 from tampu.model.message import Message, State
-from tampu.model.reviews import Asked, Comment, Decision, ReviewPattern, ReviewRecord, Section
+from tampu.model.reviews import HOLD, Asked, Comment, Decision, ReviewPattern, ReviewRecord, Section
 from tampu.model.times import moment
 
 KIND = "review"
@@ -25,6 +25,8 @@ class StoredReview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     asked: Asked
     round: int = 1
     """Which review of the message this is: a task may ask for another one."""
+    hold: str = HOLD
+    """Why its message is held: another reason for each review of a message."""
     reason: str | None = None
     roles: tuple[str, ...] | None = None
     """None: those of the pattern."""

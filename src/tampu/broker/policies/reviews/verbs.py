@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker import publish, timers, validate
+from tampu.broker import publish, queue_cursor, timers, validate
 from tampu.broker.core import Read, Steps
 from tampu.broker.policies.reviews import patterns, stored, templates
 from tampu.broker.policies.reviews.patterns import PATTERNS, PatternVerbs
@@ -16,12 +16,22 @@ from tampu.broker.policies.reviews.stored import Found, StoredReview
 from tampu.engines import port
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound, TampuError, VersionConflict
 from tampu.model.message import Lease, Message, NewMessage, State
-from tampu.model.reviews import HOLD, Asked, Comment, ReviewPattern, ReviewPreview, ReviewRecord, Section
+from tampu.model.reviews import (
+    HOLD,
+    Asked,
+    Comment,
+    ReviewPage,
+    ReviewPattern,
+    ReviewPreview,
+    ReviewRecord,
+    Section,
+    is_held_for_review,
+)
 from tampu.model.times import moment
 
 TRIES = 20
 _STEP = 200
-_MOST_LOOKED_AT = 10_000
+MOST_LOOKED_AT = 10_000
 """Held messages that one list reads."""
 _MOST_COMMENTS = 100
 _MOST_COMMENT = 2_000
@@ -70,10 +80,15 @@ class ReviewVerbs(PatternVerbs):
         assignee: str | None = None,
         queue: str | None = None,
         pattern: str | None = None,
+        after: str | None = None,
         limit: int = 100,
-    ) -> Steps[list[ReviewRecord]]:
-        """Open reviews, the oldest first. ``role``: those that this role may decide; ``assignee``: of this person."""
-        return (yield from self.open_reviews(role, assignee, queue, pattern, limit))
+    ) -> Steps[ReviewPage]:
+        """Open reviews: queue by queue, in each the oldest message first.
+
+        ``role``: those that this role may decide; ``assignee``: of this person. A page may be short, because a call
+        looks at a limited number of held messages; its ``cursor`` is where the next one goes on.
+        """
+        return (yield from self.open_reviews(role, assignee, queue, pattern, after, limit))
 
     def open_reviews(
         self,
@@ -81,38 +96,54 @@ class ReviewVerbs(PatternVerbs):
         assignee: str | None,
         queue: str | None,
         pattern: str | None,
+        after: str | None,
         limit: int,
         may: Callable[[str], bool] = lambda _queue: True,
-    ) -> Steps[list[ReviewRecord]]:
+    ) -> Steps[ReviewPage]:
         """`list_reviews` of the queues for which ``may`` is true."""
         validate.whole(limit, "limit", 1, 1000)
         if queue is not None:
             validate.name(queue, "queue")
+        first, inner = queue_cursor.read(after, "reviews")
         found: list[ReviewRecord] = []
         looked_at = 0
         stats: list[port.QueueStats] = yield Read(lambda engine: engine.stats(self.tenant, queue))
-        for name in [one.queue for one in stats if one.counts.get(State.HELD) and may(one.queue)]:
-            after: tuple[Any, ...] | None = None
-            while len(found) < limit and looked_at < _MOST_LOOKED_AT:
-                page: port.Page | None = yield Read(
-                    lambda engine, n=name, a=after: engine.page(self.tenant, n, State.HELD, a, _STEP)  # type: ignore[misc]  # bound now
-                )
-                if page is None:
-                    break
+        for name in sorted(one.queue for one in stats if one.counts.get(State.HELD) and may(one.queue)):
+            if name < first:
+                continue
+            place: tuple[Any, ...] | None = (inner or None) if name == first else None
+            while True:
+                if len(found) >= limit or looked_at >= MOST_LOOKED_AT:
+                    return ReviewPage(found, queue_cursor.write(name, place))
+                page = yield from self._held(name, place, _STEP)
+                chosen = yield from self._open_ones(page, lambda one: _is_wanted(one, role, assignee, pattern))
+                if len(chosen) > limit - len(found):  # a cursor marks the end of a page
+                    chosen = chosen[: limit - len(found)]
+                    page = yield from self._held(name, place, chosen[-1][0] + 1)
+                found += [record for _, record in chosen]
                 looked_at += len(page.messages)
-                for message in page.messages:
-                    if message.body.review is None and message.reason != HOLD:
-                        continue
-                    try:
-                        one = yield from self._found(message.id, message)
-                    except NotFound:  # it has ended meanwhile
-                        continue
-                    if one.open and _is_wanted(one, role, assignee, pattern):
-                        found.append(record_of(one))
-                after = page.cursor
-                if after is None:
+                if page.cursor is None:
                     break
-        return sorted(found, key=lambda one: one.opened_at)[:limit]
+                place = page.cursor
+        return ReviewPage(found)
+
+    def _held(self, queue: str, after: tuple[Any, ...] | None, limit: int) -> Steps[port.Page]:
+        page: port.Page | None = yield Read(lambda engine: engine.page(self.tenant, queue, State.HELD, after, limit))
+        return port.Page([], None) if page is None else page
+
+    def _open_ones(self, page: port.Page, is_wanted: Callable[[Found], bool]) -> Steps[list[tuple[int, ReviewRecord]]]:
+        """The open reviews of a page of held messages, each with its place in the page."""
+        found = []
+        for at, message in enumerate(page.messages):
+            if message.body.review is None and not is_held_for_review(message.reason):
+                continue
+            try:
+                one = yield from self._found(message.id, message)
+            except NotFound:  # it has ended meanwhile
+                continue
+            if one.open and is_wanted(one):
+                found.append((at, record_of(one)))
+        return found
 
     def preview_review(
         self,
@@ -223,9 +254,9 @@ class ReviewVerbs(PatternVerbs):
         old = stored.read(document, None)
         made = StoredReview(
             opened_us=now, asked=wanted, round=FIRST + 1 if old is None else old.round + 1, reason=reason,
-            comments=() if old is None else old.comments,
+            hold=HOLD if old is None else f"{HOLD} {old.round + 1}", comments=() if old is None else old.comments,
         )  # fmt: skip
-        held = port.SettleItem("release", queue, receipt, id=name, hold=HOLD)
+        held = port.SettleItem("release", queue, receipt, id=name, hold=made.hold)
         yield port.Together(
             self.tenant,
             [

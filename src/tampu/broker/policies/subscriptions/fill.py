@@ -2,8 +2,8 @@
 
 The journal says of each message of a broadcast queue which subscriptions with a ``start`` it has reached. The fill
 reads it from the beginning and copies what has not reached this one; the copies and the position are stored as one
-unit. So each message comes once: from its publish, if that knew the subscription, else from here. Who dies in between,
-and puts the same subscription again, goes on where it was.
+unit. So each message comes once: from its publish, if that knew the subscription, else from here. If the process dies
+in between, maintenance goes on where it was, and so does the same put again.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from datetime import datetime
 
 import msgspec
 
-from tampu.broker import publish, validate
+from tampu.broker import publish, recovery, validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Read, Steps
 from tampu.broker.policies import cel, seen
 from tampu.broker.policies.subscriptions.names import reached
 from tampu.broker.publish_steps import derived_id
 from tampu.broker.settings import Settings
-from tampu.engines.port import Document, Engine, Item, PutDocument, Together
+from tampu.engines.port import DeleteDocument, Document, Engine, Item, PutDocument, Together
 from tampu.model.decoders import from_json
 from tampu.model.definitions import Subscription
 from tampu.model.errors import InvalidConfig, VersionConflict
@@ -30,7 +30,7 @@ from tampu.model.message import Message, State
 from tampu.model.times import instant
 
 BEGINNING = "beginning"
-_KIND = "subscription_fill"
+KIND = "subscription_fill"
 _PAGE = 1000
 _KNOWN_SECONDS = 2.0
 """After this time every process that publishes knows of a new subscription."""
@@ -39,6 +39,8 @@ _KNOWN_SECONDS = 2.0
 class _Fill(msgspec.Struct, frozen=True):
     position: Position = {}
     done: bool = False
+    moved_us: int = 0
+    """When a process last worked on it."""
 
 
 _read = from_json(_Fill).decode
@@ -59,7 +61,14 @@ def beginning(tenant: str, subscription: Subscription) -> list[PutDocument]:
     """What is stored with a new subscription."""
     if subscription.start is None:
         return []
-    return [PutDocument(_KIND, tenant, subscription.own_queue, msgspec.json.encode(_Fill()))]
+    name = subscription.own_queue
+    return [PutDocument(KIND, tenant, name, msgspec.json.encode(_Fill())), recovery.marked(KIND, tenant, name)]
+
+
+def moved_us(engine: Engine, tenant: str, name: str) -> int:
+    """When a process last worked on a fill; 0: none has."""
+    document = engine.document(KIND, tenant, name)
+    return 0 if document is None else _read(document.value).moved_us
 
 
 def fill(verbs: Recording, subscription: Subscription) -> Steps[None]:
@@ -67,7 +76,7 @@ def fill(verbs: Recording, subscription: Subscription) -> Steps[None]:
     tenant, name = verbs.tenant, subscription.own_queue
     target: Position | None = None
     while True:
-        document: Document | None = yield Read(lambda engine: engine.document(_KIND, tenant, name))
+        document: Document | None = yield Read(lambda engine: engine.document(KIND, tenant, name))
         if document is None or (known := _read(document.value)).done:
             return
         position = known.position
@@ -77,9 +86,11 @@ def fill(verbs: Recording, subscription: Subscription) -> Steps[None]:
             page = yield Read(lambda engine: engine.journal(position or None, _PAGE, tenant))  # noqa: B023 - read at once
             target = page.latest
         done = target is not None and all(page.position.get(part, 0) >= end for part, end in target.items())
-        calls: list[PutDocument] = [
-            PutDocument(_KIND, tenant, name, msgspec.json.encode(_Fill(page.position, done)), document.version)
-        ]
+        now: int = yield Read(lambda engine: engine.now())
+        state = msgspec.json.encode(_Fill(page.position, done, now))
+        calls: list[PutDocument | DeleteDocument] = [PutDocument(KIND, tenant, name, state, document.version)]
+        if done:
+            calls.append(recovery.unmarked(KIND, tenant, name))
         settings = verbs.core.settings.get(tenant, name)
         items: list[Item] = yield Read(lambda engine: _items(engine, tenant, subscription, settings, page.transitions))  # noqa: B023 - read at once
         publishes = [publish.publish_call(tenant, name, settings, items)] if items else []

@@ -3,7 +3,8 @@
 The message itself is stored as done. It shows what was published, for as long as the queue keeps ended messages.
 
 Messages that nobody can publish again, because they have no id and no key, are stored for each subscription as one
-plain batch. Others are copied one by one, under ids or keys that derive from theirs.
+plain batch. Others are copied one by one, under ids or keys that derive from theirs. A plain message that comes alone
+gets a correlation id, so that a trace shows its copies; in a batch that would cost more than all else.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class BroadcastStep:
         for queue, sent in by_queue.items():
             views = [View(draft) for draft in sent]
             plain = batch.plain and all(draft.has_new_body_only for draft in sent)
+            if plain and len(sent) == 1:
+                sent[0].begin_story()
             for subscription in batch.settings_of(queue).subscriptions:
                 chosen = sent if subscription.filter is None else _filtered(subscription, sent, views)
                 if chosen:
@@ -43,6 +46,8 @@ class BroadcastStep:
                 draft.end_done(why)
 
     def apply_plain(self, batch: PlainBatch) -> bool:
+        if len(batch.raws) == 1:  # it gets a story
+            return False
         subscriptions = batch.settings.subscriptions
         copies: list[tuple[str, Sequence[int] | None]] = []
         for subscription in subscriptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from tampu.broker import validate
+from tampu.broker import recovery, validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Steps
 from tampu.broker.policies import cel
@@ -13,7 +13,7 @@ from tampu.broker.policies.definitions import DefinitionVerbs, Kind
 from tampu.broker.policies.subscriptions import fill
 from tampu.engines.port import PutDocument
 from tampu.model.definitions import Subscription
-from tampu.model.errors import InvalidConfig
+from tampu.model.errors import InvalidConfig, NotFound
 
 
 class Subscriptions(Kind[Subscription]):
@@ -77,13 +77,25 @@ class SubscriptionVerbs(DefinitionVerbs):
         ``consumer_mode="broadcast"`` for this to have an effect.
 
         With ``start="beginning"`` or a time, it also gets what was published before, each message once, as far as the
-        journal and the ended messages of ``queue`` are kept. This returns when it has them; if it is interrupted, the
-        same put again goes on.
+        journal and the ended messages of ``queue`` are kept. This returns when it has them; if this process dies,
+        maintenance goes on, and so does the same put again.
         """
         since = start.isoformat() if isinstance(start, datetime) else start
         fields = {"queue": queue, "subscriber": subscriber, "filter": filter, "labels": labels or {}, "start": since}
         made = SUBSCRIPTIONS.made(_name(queue, subscriber), fields)
         return (yield from self.put_definition(SUBSCRIPTIONS, made))
+
+    def go_on_filling(self, name: str) -> Steps[None]:
+        """Fill the subscription with this queue, whose caller has died, unless it was deleted."""
+        queue, _, subscriber = name.partition("@")
+        try:
+            found = yield from self.get_subscription(queue, subscriber)
+        except NotFound:
+            found = None
+        if found is None or found.start is None:
+            yield recovery.unmarked(fill.KIND, self.tenant, name)
+        else:
+            yield from fill.fill(self, found)
 
     def get_subscription(self, queue: str, subscriber: str) -> Steps[Subscription]:
         """A subscription as it is now."""

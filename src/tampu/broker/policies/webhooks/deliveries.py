@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 import urllib.parse
 from typing import Any
@@ -18,8 +16,6 @@ from tampu.model.message import NewMessage
 QUEUE = WEBHOOKS
 TENANTS = ("webhook_tenant", "*")
 """Kind and tenant of the documents that name the tenants which have webhooks."""
-SECRET = ("webhook_secret", "signing")
-"""Kind and name of the document with the secret of a tenant."""
 MOST_BYTES = 128 * 1024
 """Of one delivery."""
 _MOST_URL = 2000
@@ -80,9 +76,3 @@ def fields_of(webhook: Webhook, body: Any) -> dict[str, Any]:
 
 def message(webhook: Webhook, body: Any, id: str) -> NewMessage:
     return NewMessage(**fields_of(webhook, body), id=id)
-
-
-def signature(secret: str, at: int, body: bytes) -> str:
-    """The value of the header ``tampu-signature``: receivers compute the same from the time, a dot and the body."""
-    made = hmac.new(secret.encode(), b"%d." % at + body, hashlib.sha256).hexdigest()
-    return f"t={at},v1={made}"

@@ -95,8 +95,6 @@ def groups(
     )  # fmt: skip
     names = ["fingerprint", "count", "queues", "first", "last", "error"]
     session.out.rows(msgspec.to_builtins(found), names, rows, fold=["error"])
-    if found.cursor is not None:
-        session.out.note(f"only the first {found.read:,} dead letters were counted; use filters, or the library")
 
 
 @command("replay", _PANEL, of=dead)

@@ -79,7 +79,7 @@ def check(session: Session, id: Id) -> None:
     with session.open() as store:
         found = store.erasures.check(id)
     _print(session, found)
-    if found.ids or found.leased or found.held:
+    if found.ids or found.leased or found.held or found.schedules:
         raise typer.Exit(exits.FAILED)
 
 
@@ -91,6 +91,10 @@ def _print(session: Session, found: tampu.Erasure) -> None:
     session.out.line(f"{verb} {len(found.ids):,} messages" + (f", erasure {found.id}" if found.id else ""))
     for queue, states in found.removed.items():
         session.out.line(f"    {queue}: " + ", ".join(f"{count:,} {state}" for state, count in states.items()))
+    if found.schedules:
+        session.out.line(
+            f"schedules that {'would be' if found.dry_run else 'were'} deleted: {', '.join(found.schedules)}"
+        )
     if found.leased:
         session.out.line(f"{len(found.leased):,} are leased: they go when their workers are done", "yellow")
     for name, ids in found.held.items():

@@ -29,9 +29,19 @@ def list_all(
     pattern: Annotated[str | None, option("--pattern", "By this pattern", metavar="NAME")] = None,
     limit: Annotated[int, option("--limit", "At most so many", metavar="N")] = 100,
 ) -> None:
-    """List open reviews, the oldest first."""
+    """List open reviews: queue by queue, in each the oldest message first."""
+    found: list[tampu.ReviewRecord] = []
     with session.open() as store:
-        found = store.reviews.list(role=role, assignee=assignee, queue=queue, pattern=pattern, limit=limit)
+        after = None
+        while len(found) < limit:
+            most = min(limit - len(found), 1000)
+            page = store.reviews.list(
+                role=role, assignee=assignee, queue=queue, pattern=pattern, after=after, limit=most
+            )
+            found += page
+            after = page.cursor
+            if after is None:
+                break
     rows = (
         [
             one.id, one.queue, one.pattern or "(inline)", ", ".join(one.roles), one.assignee or "",

@@ -111,8 +111,9 @@ def _how(one: Named, bodies: list[bytes]) -> dict[str, Any]:
     elif isinstance(call, UndoReplay):
         how |= {"d": call.reasons[one.item], "a": call.attempts[one.item]}
     elif isinstance(call, Cancel):
-        how |= {"d": call.dead, "e": call.error, "r": call.reason}
+        how |= {"d": call.dead, "e": call.error, "r": call.reason, "h": call.held_for}
     elif isinstance(call, Free):
+        how["h"] = call.held_for
         body = call.bodies[one.item] if call.bodies else None
         if body is not None:
             bodies.append(body)

@@ -129,7 +129,7 @@ def trim(context: RunContext, call: Trim) -> Operation[int]:
 def _trim(context: RunContext, call: Trim, entry: QueueEntry, limit: int, estimate: int) -> ScriptCall:
     kept = call.retention_us.get((entry.tenant, entry.queue), call.default_us)
     read = "" if call.read is None else call.read.get(entry.partition, 0)
-    return context.write.script("trim", entry.tag, limit, kept, call.journal_us, read, estimate)
+    return context.write.script("trim", entry.tag, limit, kept, call.journal_us, read, estimate, int(call.keep_results))
 
 
 def _trim_reservations(context: RunContext, tenant: str, limit: int) -> Operation[int]:

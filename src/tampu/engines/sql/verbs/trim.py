@@ -173,7 +173,8 @@ def trim(commit: Commit, call: Trim) -> int:
         left -= len(gone)
         if left <= 0:
             break
-    for name in ("trim_results", "trim_idempotency_keys", "trim_group_rates"):
+    results = () if call.keep_results else ("trim_results",)
+    for name in (*results, "trim_idempotency_keys", "trim_group_rates"):
         if left > 0:
             left -= len(db.rows(name, now, left))
     retime_ahead(commit, call.limit)

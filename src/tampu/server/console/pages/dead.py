@@ -46,7 +46,7 @@ async def show(view: View) -> Response:
     filters, given = _filters(view)
     verbs = _verbs(view, "view", filters.get("queue"))
     operates = view.caller.somewhere("operate")
-    groups: DeadGroups = await view.listing(verbs.group_dead(**filters), lambda found: found.read)
+    groups: DeadGroups = await view.listing(verbs.group_some_dead(**filters), lambda found: found.read)
     one = "fingerprint" in given
     page_of = (
         await view.listing(verbs.list_dead(limit=_LISTED, after=view.query.get("after"), **filters)) if one else None

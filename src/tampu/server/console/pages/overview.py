@@ -72,7 +72,7 @@ async def _open_reviews(view: View) -> int:
 
     if not view.caller.somewhere("review"):
         return 0
-    return len(await view.listing(view.verbs.open_reviews(None, None, None, None, _MOST_REVIEWS, may)))
+    return len(await view.listing(view.verbs.open_reviews(None, None, None, None, None, _MOST_REVIEWS, may)))
 
 
 def _attention(

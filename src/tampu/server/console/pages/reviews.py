@@ -9,7 +9,7 @@ from fastapi import Response
 from tampu.broker.policies.reviews.stored import Found
 from tampu.model.errors import InvalidMessage, NotFound
 from tampu.model.message import Message
-from tampu.model.reviews import ReviewField, ReviewRecord
+from tampu.model.reviews import ReviewField, ReviewPage, ReviewRecord
 from tampu.server.console import render
 from tampu.server.console.page import Ask, Page, View
 from tampu.server.console.parts import json_field, quoted
@@ -30,9 +30,9 @@ async def inbox(view: View) -> Response:
 
     given = {name: view.query[name] for name in ("role", "assignee", "queue", "pattern") if name in view.query}
     steps = view.verbs.open_reviews(
-        given.get("role"), given.get("assignee"), given.get("queue"), given.get("pattern"), _LISTED, may
+        given.get("role"), given.get("assignee"), given.get("queue"), given.get("pattern"), None, _LISTED, may
     )
-    found: list[ReviewRecord] = await view.listing(steps, len)
+    found: ReviewPage = await view.listing(steps, len)
     shown = [one for one in found if view.may("view", one.queue) or may_decide(view.caller, one.queue, one.roles)]
     return await view.html(
         "reviews.html", reviews=[(one, may_decide(view.caller, one.queue, one.roles)) for one in shown], given=given

@@ -2,7 +2,7 @@
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: limit (0: only count)   3: how long ended messages are kept   4: how long the journal is kept
---       5: journal offset that all readers have reached, or ''   6: limit of the count
+--       5: journal offset that all readers have reached, or ''   6: limit of the count   7: 1: keep results
 -- Returns how much was removed, or (with limit 0) could be, up to ARGV 6.
 -- Keeps journal entries after that offset, and messages that ended after it.
 -- Allocates no memory, so that it also works when the server is out of memory.
@@ -35,7 +35,7 @@ for _, index in ipairs({ 'done', 'cancelled', 'expired' }) do
 end
 local SPENT = { kept = 'r', ['idem.until'] = 'idem', ['void.until'] = 'void', ['loaded.until'] = 'loaded' }
 for index, name in pairs(SPENT) do
-  local spent = old(index, now)
+  local spent = name == 'r' and ARGV[7] == '1' and {} or old(index, now)
   left = left - #spent
   if not dry and #spent > 0 then
     many('HDEL', name, spent)
