@@ -91,8 +91,17 @@ function drawAgain() {
 
 const dialog = document.getElementById("dialog");
 
+let asking = false;
+
 async function ask(link) {
-  await htmx.ajax("GET", link.href, { target: "#dialog", select: "#ask", swap: "innerHTML" });
+  if (asking) return;
+  asking = true;
+  dialog.replaceChildren(); // never an older question, if this one cannot be fetched
+  try {
+    await htmx.ajax("GET", link.href, { target: "#dialog", select: "#ask", swap: "innerHTML" });
+  } finally {
+    asking = false;
+  }
   const form = dialog.querySelector("form");
   if (!form) return location.assign(link.href);
   form.action = link.href;
