@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
+from tampu.model.grants import Grant
+from tampu.model.journal import Position, Transition
+from tampu.server.auth.grants import Caller
+from tampu.server.console import journal_pages
 from tampu.server.console.page import NOTICE
-from tampu.server.console.pages import PAGES
+from tampu.server.console.pages import PAGES, messages
 from tests.server.web import Web
 from tests.servers.http import Stall
 
@@ -261,6 +266,27 @@ def test_the_journal_finds_the_newest_messages_page_by_page(stall: Stall, shop: 
         more = re.search(r'href="(messages\?[^"]*before=[^"]*)"', text)
         path = None if more is None else more[1].replace("&amp;", "&")
     assert seen == ids[::-1]
+
+
+def test_a_page_of_messages_reads_a_bounded_part_however_often_messages_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tampu.open("memory://", maintenance=False) as store:
+        store.publish("emails", 1)
+        engine: Any = access.core(store).engine
+        (again,) = engine.journal({}, 10, None).transitions
+        calls: list[int] = []
+
+        def backwards(*arguments: Any) -> tuple[list[Transition], Position]:
+            calls.append(1)
+            assert len(calls) < 50
+            return [again] * arguments[-1], {"0": 1}
+
+        monkeypatch.setattr(journal_pages, "backwards", backwards)
+        caller = Caller("default", "test", (Grant(("view",), ("*",)),))
+        found, rest = messages.newest(engine, caller, messages._wanted({"state": "ready"}), None)
+    assert len(found) == 1
+    assert rest == {"0": 1}
 
 
 def test_filters_of_messages(stall: Stall, shop: tampu.Store) -> None:

@@ -22,6 +22,8 @@ page = Page("messages", "Messages", group="1")
 _LISTED = 50
 _MOST_READ = 500
 """Messages that are read for one page."""
+_MOST_STEPS = 20
+"""How often one page goes on further back in the journal."""
 _FILTERS = ("queue", "state", "type", "key", "label", "error", "worker", "correlation", "since", "until")
 
 
@@ -124,12 +126,12 @@ def newest(
     def takes(transition: Transition) -> bool:
         return wanted.takes(transition) and caller.may("view", transition.queue)
 
-    while True:
+    for _ in range(_MOST_STEPS):
         part, cursor = journal_pages.backwards(engine, caller.tenant, cursor, wanted.queue, takes, _LISTED - len(found))
         for transition in part:
+            read += 1
             if transition.id in found:
                 continue
-            read += 1
             message: Any = engine.get(caller.tenant, transition.id)
             if message is not None and caller.may("view", message.queue) and wanted.matches(message):
                 found[message.id] = message
@@ -137,3 +139,4 @@ def newest(
             return list(found.values()), cursor
         if part[-1].at_us < wanted.since_us:
             return list(found.values()), None
+    return list(found.values()), cursor
