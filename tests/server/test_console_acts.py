@@ -153,6 +153,13 @@ def test_a_key_of_some_queues_sees_nothing_of_others(stall: Stall, web: Web, sho
         assert _ask(stall, "GET", path, cookie=some)[0] == 403, path
 
 
+def test_the_overview_shows_agents_to_those_who_may_view_every_queue(stall: Stall, web: Web, shop: tampu.Store) -> None:
+    shop.agents.pause("retention")
+    for grant, shown in (("view", True), ("view:emails", False)):
+        _, text, _ = _ask(stall, "GET", "", cookie=_session(stall, web.key(grant, tenant="*")))
+        assert ("Agent retention is paused" in text) == shown, grant
+
+
 def test_hostile_texts_are_only_text_on_every_page(stall: Stall, shop: tampu.Store) -> None:
     shop.queues.put("hostile", max_attempts=1)
     message = shop.publish(

@@ -8,7 +8,6 @@ from typing import Any
 from fastapi import Response
 
 from tampu.broker.admin.verbs import Stats
-from tampu.broker.journal_readers import FOLLOWER
 from tampu.model.agents import Agent
 from tampu.model.definitions import Firing
 from tampu.model.message import State
@@ -17,6 +16,7 @@ from tampu.server.console.last_hour import Hour
 from tampu.server.console.page import Page, View, redirect
 from tampu.server.console.parts import address, hour_of, plural, quoted, rates, stats_of, times
 from tampu.server.console.render import age
+from tampu.server.routes.definitions import may_see_firing
 
 page = Page("overview", "Overview", path="", group="1", needs=("view",))
 _OLD = timedelta(minutes=5)
@@ -30,8 +30,9 @@ async def overview(view: View) -> Response:
     stats = await stats_of(view)
     hour = await hour_of(view, stats)
     failed = await view.read(journal_pages.failures, view.engine, view.caller.tenant, _FAILURES * 4)
-    agents: list[Agent] = await view.drive(view.verbs.list_agents()) if view.all_tenants else []
-    firing = [one for one in await view.drive(view.verbs.alert_status()) if _may_see(view, one)]
+    whole_store = view.all_tenants and view.caller.everywhere("view")
+    agents: list[Agent] = await view.drive(view.verbs.list_agents()) if whole_store else []
+    firing = [one for one in await view.drive(view.verbs.alert_status()) if may_see_firing(view.caller, one)]
     reviews = await _open_reviews(view)
     busiest = sorted(stats, key=lambda one: (-one.depth, one.queue))[:_QUEUES]
     last = view.request.server.last_hour
@@ -60,10 +61,6 @@ async def find(view: View) -> Response:
     if text in names:
         return redirect(f"queues/{quoted(text)}")
     return redirect(address("messages", correlation=text) if "/" in text else f"messages/{quoted(text)}")
-
-
-def _may_see(view: View, one: Firing) -> bool:
-    return view.caller.everywhere("view") if one.target.startswith(FOLLOWER) else view.may("view", one.target)
 
 
 async def _open_reviews(view: View) -> int:
