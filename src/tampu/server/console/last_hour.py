@@ -46,7 +46,7 @@ class Times:
         self.counts[step] = self.counts.get(step, 0) + 1
 
     def merge(self, other: Times) -> None:
-        for step, count in other.counts.items():
+        for step, count in list(other.counts.items()):  # another thread may be adding to them
             self.counts[step] = self.counts.get(step, 0) + count
 
     def quantile(self, q: float) -> float | None:
