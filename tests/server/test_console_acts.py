@@ -156,7 +156,7 @@ def test_a_key_of_some_queues_sees_nothing_of_others(stall: Stall, web: Web, sho
 def test_the_overview_shows_agents_to_those_who_may_view_every_queue(stall: Stall, web: Web, shop: tampu.Store) -> None:
     shop.agents.pause("retention")
     for grant, shown in (("view", True), ("view:emails", False)):
-        _, text, _ = _ask(stall, "GET", "", cookie=_session(stall, web.key(grant, tenant="*")))
+        _, text, _ = _ask(stall, "GET", "", cookie=_session(stall, web.key(grant, all_tenants=True)))
         assert ("Agent retention is paused" in text) == shown, grant
 
 
