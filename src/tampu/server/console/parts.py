@@ -10,8 +10,10 @@ import msgspec
 
 from tampu.broker.admin.verbs import Stats
 from tampu.model.errors import InvalidMessage
+from tampu.model.message import JSON
 from tampu.server.console.last_hour import Hour
 from tampu.server.console.page import View
+from tampu.wire.media import check_depth, check_values
 
 SHOWN_STATES = ("ready", "delayed", "leased", "held", "done", "dead")
 
@@ -51,8 +53,11 @@ def json_field(form: dict[str, str], name: str, *, default: Any = None) -> Any:
     if text is None:
         return default
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+        raw = text.encode()
+        check_depth(raw, JSON, name)
+        check_values(raw)
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidMessage(
             f"{name} is not JSON: {error}", field=name, hint='texts need quotes: "like this"'
         ) from None
