@@ -210,6 +210,7 @@ def test_a_form_that_is_wrong_comes_back_with_what_was_typed(stall: Stall, shop:
     admin = _session(stall, stall.token)
     for path, fields, why in (
         ("queues/emails/publish", {"payload": "{", "type": "mine"}, "payload is not JSON"),
+        ("queues/emails/publish", {"payload": "[" * 20_000 + "]" * 20_000}, "nested too deeply"),
         ("queues/emails/publish", {"payload": "1", "priority": "much"}, "priority must be a number"),
         ("queues/emails/publish", {"payload": "1", "labels": "no equals"}, "is not a label"),
         ("queues/emails/publish", {"payload": "!", "content": "base64"}, "not Base64"),
@@ -230,6 +231,19 @@ def test_a_form_that_is_wrong_comes_back_with_what_was_typed(stall: Stall, shop:
             if name not in ("definition", "grants", "payload", "a", "content"):
                 assert f'value="{value}"' in text, (path, name)
     assert shop.stats("emails").ready == 0
+
+
+def test_a_scope_is_not_a_queue(stall: Stall, shop: tampu.Store) -> None:
+    admin = _session(stall, stall.token)
+    shop.publish("shop.orders", 1)
+    for scope in ("*", "shop.*"):
+        for path in ("", "/settings", "/status/pause", "/publish", "/purge", "/remove"):
+            for method in ("GET", "POST")[: 2 if path else 1]:
+                status, text, _ = _ask(
+                    stall, method, f"queues/{scope}{path}", cookie=admin, sec_fetch_site="same-origin"
+                )
+                assert status == 400, (method, scope, path)
+                assert "is not a queue name" in text
 
 
 def test_settings_take_what_the_command_takes(stall: Stall, shop: tampu.Store) -> None:

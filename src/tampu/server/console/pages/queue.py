@@ -10,6 +10,7 @@ from tampu.broker.admin.verbs import Stats
 from tampu.broker.policies.definitions import Kind
 from tampu.broker.policies.rules.verbs import RULES
 from tampu.broker.policies.schemas.verbs import SCHEMAS
+from tampu.broker.validate import any_queue
 from tampu.model.config import FIELDS, SYSTEM
 from tampu.model.definitions import Schema
 from tampu.model.errors import InvalidMessage, InvalidState, TampuError
@@ -43,6 +44,7 @@ _STATUS = {
 
 @page.show("/queues/{queue}")
 async def show(view: View, queue: str) -> Response:
+    any_queue(queue)
     view.need("view", queue)
     stats: Stats = await view.drive(view.verbs.stats(queue))
     hour = await hour_of(view, [stats])
@@ -80,6 +82,7 @@ async def _about(view: View, kind: Kind[Any], queue: str) -> list[Any]:
 
 @page.act("/queues/{queue}/settings")
 async def settings(view: View, queue: str) -> Ask:
+    any_queue(queue)
     view.need("operate", queue)
     own = await view.drive(view.verbs.get_config(queue, inherited=False))
     inherited = await view.drive(view.verbs.get_config(queue))
@@ -114,6 +117,7 @@ async def settings(view: View, queue: str) -> Ask:
 
 @page.act("/queues/{queue}/status/{verb}")
 async def status(view: View, queue: str, verb: str) -> Ask:
+    any_queue(queue)
     view.need("operate", queue)
     if verb not in _STATUS:
         raise InvalidState(f"{verb} is not an act of a queue", hint=f"acts are {', '.join(_STATUS)}")
@@ -132,6 +136,7 @@ async def status(view: View, queue: str, verb: str) -> Ask:
 
 @page.act("/queues/{queue}/publish")
 async def publish(view: View, queue: str) -> Ask:
+    any_queue(queue)
     view.need("publish", queue)
     await view.request.server.load_settings(view.caller.tenant, queue)
 
@@ -185,6 +190,7 @@ async def _example(view: View, queue: str) -> str:
 
 @page.act("/queues/{queue}/purge")
 async def purge(view: View, queue: str) -> Ask:
+    any_queue(queue)
     view.need("operate", queue)
     stats: Stats = await view.drive(view.verbs.stats(queue))
     given = view.form.get("state") or view.query.get("state") or "dead"
@@ -206,6 +212,7 @@ async def purge(view: View, queue: str) -> Ask:
 
 @page.act("/queues/{queue}/remove")
 async def remove(view: View, queue: str) -> Ask:
+    any_queue(queue)
     view.need("operate", queue)
     stats: Stats = await view.drive(view.verbs.stats(queue))
     ended = sum(stats.counts.get(state, 0) for state in TERMINAL)
