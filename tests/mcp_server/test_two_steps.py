@@ -107,6 +107,21 @@ def test_a_confirmation_works_once(store: tampu.Store) -> None:
     with_tools(store, run)
 
 
+@pytest.mark.parametrize("name", ["replay_dead", "purge_dead"])
+def test_a_confirmation_for_ids_is_not_for_messages_that_died_again(store: tampu.Store, name: str) -> None:
+    async def run(tools: Tools) -> None:
+        ids = [store.messages("emails", state="dead").messages[0].id]
+        token = (await tools(name, ids=ids))["confirm"]
+        store.dead.replay(ids)
+        while store.get(ids[0]).state != "dead":
+            for lease in store.claim("emails", limit=10):
+                store.reject(lease, error="again")
+        assert "has changed since" in (await tools.error(name, ids=ids, confirm=token))["message"]
+        assert (await tools(name, ids=ids, confirm=(await tools(name, ids=ids))["confirm"]))["count"] == 1
+
+    with_tools(store, run)
+
+
 def test_what_was_added_or_taken_since_the_preview_is_noticed(store: tampu.Store) -> None:
     async def run(tools: Tools) -> None:
         token = (await tools("purge_dead", queue="emails"))["confirm"]

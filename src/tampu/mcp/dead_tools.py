@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from tampu.mcp.context import ToolContext
 from tampu.mcp.inspect_tools import page
 from tampu.mcp.tools import Plan, tool
 from tampu.model.dead import DeadGroups, DeadJob
-from tampu.model.errors import InvalidState
+from tampu.model.errors import Forbidden, InvalidState, NotFound
 
 ReplayId = Annotated[str, Meta(description="Id of a replay", max_length=64)]
 _Error = Annotated[Annotated[str, Meta(max_length=500)] | None, Meta(description="Text that the last error contains")]
@@ -113,7 +114,8 @@ async def replay_dead(
     async def act() -> Any:
         return views.plain(await at.store.dead.replay(ids, rate=rate, limit=most, **selection))
 
-    return Plan(_preview(preview) | ({} if rate is None else {"rate": rate}), act, fixed)
+    shown = _preview(preview) | await _deaths(at, ids, preview)
+    return Plan(shown | ({} if rate is None else {"rate": rate}), act, fixed)
 
 
 @tool("operate", changes=True)
@@ -148,7 +150,19 @@ async def purge_dead(
     async def act() -> Any:
         return views.plain(await at.store.dead.purge(ids, **selection))
 
-    return Plan(_preview(preview), act, fixed)
+    return Plan(_preview(preview) | await _deaths(at, ids, preview), act, fixed)
+
+
+async def _deaths(at: ToolContext, ids: list[str] | None, job: DeadJob) -> dict[str, Any]:
+    """When each of the chosen messages died: a confirmation is not for one that was replayed and died again."""
+    if not ids:
+        return {}
+    died: dict[str, Any] = {}
+    for id in dict.fromkeys([*ids, *job.sample]):
+        with contextlib.suppress(NotFound, Forbidden):  # not there, or the key may not view it
+            message = await at.store.get(id)
+            died[id] = message.ended_at and message.ended_at.isoformat()
+    return {"died": died}
 
 
 def _selection(
