@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 
+import msgspec
 import pytest
 
 import tampu
@@ -154,6 +156,31 @@ def test_what_dies_after_the_preview_is_not_among_what_is_purged(store: tampu.St
             store.nack(lease, error="later")
         assert (await tools("purge_dead", queue="*", confirm=token))["count"] == 2
         assert store.get(later.id).state == "dead"
+
+    with_tools(store, run)
+
+
+def test_a_changed_schedule_keeps_what_the_tool_does_not_say(store: tampu.Store) -> None:
+    before = store.schedules.put(
+        "own", queue="reports", every="1h", jitter="5s", delay="2m", labels={"a": "b"}, priority=3,
+        headers={"h": "1"}, limit=9, missed="skip", key="k",
+    )  # fmt: skip
+
+    async def run(tools: Tools) -> None:
+        arguments = {"name": "own", "queue": "reports", "every": "2h"}
+        await tools("put_schedule", **arguments, confirm=(await tools("put_schedule", **arguments))["confirm"])
+        after = store.schedules.get("own")
+        assert after.every == timedelta(hours=2)
+        for field in ("start", "end", "limit", "jitter", "missed"):
+            assert getattr(after, field) == getattr(before, field), field
+        assert msgspec.structs.replace(after.message, payload=None) == msgspec.structs.replace(
+            before.message, payload=None
+        )
+
+        token = (await tools("put_schedule", name="own", queue="reports", every="3h"))["confirm"]
+        store.schedules.put("own", queue="reports", every="2h", labels={"a": "c"})
+        refused = await tools.error("put_schedule", name="own", queue="reports", every="3h", confirm=token)
+        assert "has changed since" in refused["message"]
 
     with_tools(store, run)
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from tampu.broker.schedules.ticks import checked_cron
 from tampu.mcp import views
 from tampu.mcp.arguments import Id, Ids, Name, Queue, Scope, Text
+from tampu.mcp.confirmations import digest
 from tampu.mcp.context import ToolContext
 from tampu.mcp.inspect_tools import schedule_view
 from tampu.mcp.tools import Plan, error_view, tool
@@ -19,6 +20,14 @@ from tampu.model.message import State
 
 Duration = Annotated[float | str | None, Meta(description="Seconds, or such as 90s, 5m, 2h")]
 Payload = Annotated[Any, Meta(description="Any JSON value")]
+_OF_RUNS = ("fired", "last", "last_id", "next", "error")
+"""What each run of a schedule changes."""
+_TERMS = ("start", "end", "limit", "jitter", "missed")
+_OPTIONS = (
+    "priority", "delay", "ttl", "deadline", "key", "labels", "headers", "max_attempts", "correlation_id",
+    "causation_id", "parent_id", "group", "source", "hold",
+)  # fmt: skip
+"""What a schedule and its message have besides the arguments of put_schedule."""
 Purgeable = Literal["ready", "delayed", "held", "done", "dead", "cancelled", "expired"]
 
 
@@ -137,19 +146,28 @@ async def put_schedule(
     tz: Annotated[str, Meta(description="Time zone of cron, such as Europe/Zurich", max_length=100)] = "UTC",
     type: Text = None,
 ) -> Plan:
-    """Create or change a schedule: publish a message by cron, or at an interval."""
+    """Create or change a schedule: publish a message by cron, or at an interval.
+
+    A limit, labels, priority and other options that it has stay as they are.
+    """
     del kept  # the preview is compared
     if cron is not None:
         cron = checked_cron(cron, tz, 0)
+    stays: dict[str, Any] = {}
     try:
-        before = _stable(schedule_view(await at.store.schedules.get(name)))
+        found = await at.store.schedules.get(name)
+        definition = {field: getattr(found, field) for field in found.__struct_fields__ if field not in _OF_RUNS}
+        before = _stable(schedule_view(found)) | {"digest": digest(definition)}
+        stays = {field: getattr(found, field) for field in _TERMS} | {
+            field: getattr(found.message, field) for field in _OPTIONS
+        }
     except NotFound:
         before = None
     after = {"queue": queue, "cron": cron, "every": every, "tz": tz, "type": type, "payload": payload}
 
     async def act() -> Any:
         made = await at.store.schedules.put(
-            name, queue=queue, payload=payload, cron=cron, every=every, tz=tz, type=type
+            name, queue=queue, payload=payload, cron=cron, every=every, tz=tz, type=type, **stays
         )
         return schedule_view(made)
 
@@ -158,7 +176,7 @@ async def put_schedule(
 
 def _stable(view: dict[str, Any]) -> dict[str, Any]:
     """A schedule without what each of its runs changes."""
-    return {name: value for name, value in view.items() if name not in ("fired", "last", "next", "error")}
+    return {name: value for name, value in view.items() if name not in _OF_RUNS}
 
 
 @tool("operate", steps=2, destructive=True)
