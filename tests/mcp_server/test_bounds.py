@@ -93,6 +93,24 @@ def test_long_lists_have_a_cursor_that_reaches_everything_once() -> None:
     with_tools(fill, run)
 
 
+def test_a_search_of_several_queues_goes_on_where_large_messages_ended_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tampu.broker.admin.verbs._PAGE_BYTES", 1)
+
+    def fill(store: tampu.Store) -> list[str]:
+        return sorted(m.id for n in range(3) for m in store.publish_many(f"q{n}", ["x" * 100] * 3))
+
+    async def run(tools: Tools, ids: list[str]) -> None:
+        found, cursor = [], None
+        while True:
+            page = await tools("search_messages", limit=50, cursor=cursor)
+            found += [one["id"] for one in page["messages"]]
+            if (cursor := page.get("cursor")) is None:
+                break
+        assert sorted(found) == ids
+
+    with_tools(fill, run)
+
+
 def test_bad_arguments_are_refused_by_name_with_what_there_is() -> None:
     async def run(tools: Tools, _: Any) -> None:
         assert (await tools.error("list_messages", queue="x", limit=1000))["field"] == "limit"

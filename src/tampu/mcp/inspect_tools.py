@@ -105,10 +105,10 @@ async def search_messages(
         after = inner if name == first else None
         found = await at.store.messages(name, state=state, limit=limit - len(messages), after=after, where=where)
         messages += found.messages
+        if found.cursor is not None:  # there are more, or they are large
+            return page(messages, _cursor(name, found.cursor))
         if len(messages) >= limit:
             rest = names[looked + 1 : looked + 2]
-            if found.cursor is not None:
-                return page(messages, _cursor(name, found.cursor))
             return page(messages, _cursor(rest[0], None) if rest else None)
     return page(messages, None)
 
