@@ -95,6 +95,7 @@ def test_long_lists_have_a_cursor_that_reaches_everything_once() -> None:
 
 def test_a_search_of_several_queues_goes_on_where_large_messages_ended_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.broker.admin.verbs._PAGE_BYTES", 1)
+    monkeypatch.setattr("tampu.broker.admin.verbs._FIRST", 1)
 
     def fill(store: tampu.Store) -> list[str]:
         return sorted(m.id for n in range(3) for m in store.publish_many(f"q{n}", ["x" * 100] * 3))
