@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import re
 import urllib.parse
@@ -258,9 +259,23 @@ def test_settings_take_what_the_command_takes(stall: Stall, shop: tampu.Store) -
     assert (config.dead_retention, config.dead_letter_to) == (7 * 86_400.0, "broken")
     assert config.backoff is not None
     assert config.backoff.delays == (1.0, 5.0, 30.0)
-    body = urllib.parse.urlencode({"max_attempts": "1"})
+    _, text, _ = _ask(stall, "GET", "queues/emails/settings", cookie=admin)
+    shown = {name: html.unescape(value) for name, value in re.findall(r'name="(shown-\w+)" value="([^"]*)"', text)}
+    assert shown["shown-lease"] == "=120"
+    body = urllib.parse.urlencode({**shown, "max_attempts": "1"})
     assert _ask(stall, "POST", "queues/emails/settings", body, cookie=admin)[0] == 303
     assert shop.queues.get("emails", inherited=False) == tampu.QueueConfig(max_attempts=1)
+
+
+def test_settings_that_were_changed_meanwhile_or_are_not_in_the_form_stay(stall: Stall, shop: tampu.Store) -> None:
+    admin = _session(stall, stall.token)
+    shop.queues.put("emails", max_attempts=7, lease="2m", ttl="1h")
+    body = urllib.parse.urlencode(
+        {"shown-max_attempts": "=1", "max_attempts": "1", "shown-lease": "=", "shown-retention": "=", "retention": "1h"}
+    )
+    assert _ask(stall, "POST", "queues/emails/settings", body, cookie=admin)[0] == 303
+    config = shop.queues.get("emails", inherited=False)
+    assert (config.max_attempts, config.lease, config.ttl, config.retention) == (7, 120.0, 3600.0, 3600.0)
 
 
 def test_an_edit_sent_twice_makes_one_message(stall: Stall, shop: tampu.Store) -> None:

@@ -67,6 +67,14 @@ def written(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, int | float) else msgspec.json.encode(value).decode()
 
 
+def shown_before(form: dict[str, str]) -> dict[str, str]:
+    """The settings that the form has shown: what others have changed since stays as it is.
+
+    Each is in a field ``shown-NAME``, after an equals sign, as fields that are empty are not read.
+    """
+    return {name: form[f"shown-{name}"].removeprefix("=") for name in _KINDS if f"shown-{name}" in form}
+
+
 def read(name: str, text: str) -> Any:
     """A setting from what was typed."""
     kind = _KINDS[name]

@@ -88,13 +88,14 @@ async def settings(view: View, queue: str) -> Ask:
     inherited = await view.drive(view.verbs.get_config(queue))
     sources = await view.drive(view.verbs.config_sources(queue))
     before = {name: settings_form.written(getattr(own, name)) for name in FIELDS}
+    shown = settings_form.shown_before(view.form)
 
     async def do() -> Response:
-        after = {name: view.form.get(name, "") for name in FIELDS}
+        after = {name: view.form.get(name, "") for name in FIELDS if name in view.form or name in shown}
         changed = {
             name: settings_form.read(name, text) if text else None
             for name, text in after.items()
-            if text != before[name]
+            if text != shown.get(name, before[name])
         }
         if target := changed.get("dead_letter_to"):
             view.need("operate", target)
@@ -108,6 +109,7 @@ async def settings(view: View, queue: str) -> Ask:
         text="An empty field inherits. Durations are seconds, or such as 5m and 1h30m.",
         values={
             "fields": before if not view.form else {name: view.form.get(name, "") for name in FIELDS},
+            "shown": before | shown,
             "inherited": {name: settings_form.written(getattr(inherited, name)) for name in FIELDS},
             "sources": sources, "groups": settings_form.GROUPS, "options": settings_form.CHOICES,
         },
