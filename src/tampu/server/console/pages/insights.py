@@ -18,6 +18,9 @@ _DAYS = (1, 7, 30)
 @page.show("/insights")
 async def insights(view: View) -> Response:
     path = lake.place(view.request.server.settings)
+    given = {"lake": path, "days": _days(view), "choices": _DAYS, "questions": lake.QUESTIONS}
+    if path is not None:  # its report is in a frame: the journal is not read
+        return await view.html("insights.html", **given)
     stats = await stats_of(view)
     hour = await hour_of(view, stats)
     failed = await view.read(journal_pages.failures, view.engine, view.caller.tenant, _FAILURES)
@@ -26,10 +29,7 @@ async def insights(view: View) -> Response:
     lines = [(one.queue, last.hour(view.caller.tenant, {one.queue: one.depth})) for one in stats]
     return await view.html(
         "insights.html",
-        lake=path,
-        days=_days(view),
-        choices=_DAYS,
-        questions=lake.QUESTIONS,
+        **given,
         hour=hour,
         rates=rates(hour),
         waits=times(hour.waits),
