@@ -22,6 +22,7 @@ KIND, TENANT, CHANGES = key_documents.KIND, key_documents.TENANT, key_documents.
 _TOKEN = re.compile(r"tampu_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _MOST = 1_000_000_000
+MOST_GRANTS = 50
 
 
 class Previous(msgspec.Struct, frozen=True):
@@ -103,6 +104,8 @@ def mint(
         raise InvalidMessage("name must be a printable text of 1 to 100 characters", field="name")
     if not grants:
         raise InvalidMessage("a key needs a grant", field="grants", hint="for example publish:orders.*")
+    if len(grants) > MOST_GRANTS:
+        raise InvalidMessage(f"a key has at most {MOST_GRANTS} grants", field="grants", hint="use patterns of queues")
     if expires_in is not None and not 0 < expires_in <= 100 * 366 * 86_400:
         raise InvalidMessage("expires_in must be seconds, more than 0", field="expires_in")
     if not 0 <= rate <= _MOST or not 0 <= burst <= _MOST:
