@@ -221,6 +221,7 @@ def test_a_form_that_is_wrong_comes_back_with_what_was_typed(stall: Stall, shop:
         ("put/schemas", {"name": "bad name", "definition": "{}"}, "name"),
         ("keys/make", {"name": "k", "grants": "fly"}, "is not a grant"),
         ("keys/make", {"name": "k", "grants": "view", "expires": "soon"}, "is not a duration"),
+        ("keys/make", {"name": "k", "grants": "view\n" * 51}, "at most 50 grants"),
         ("dead/purge?queue=*", {"a": "b"}, "tick the box"),
     ):
         body = urllib.parse.urlencode(fields)
@@ -245,6 +246,13 @@ def test_a_scope_is_not_a_queue(stall: Stall, shop: tampu.Store) -> None:
                 )
                 assert status == 400, (method, scope, path)
                 assert "is not a queue name" in text
+
+
+def test_an_agent_has_no_act_that_is_not_offered(stall: Stall, shop: tampu.Store) -> None:
+    admin = _session(stall, stall.token)
+    for method in ("GET", "POST"):
+        status, text, _ = _ask(stall, method, "agents/retention/fly", cookie=admin, sec_fetch_site="same-origin")
+        assert (status, "is not an act of an agent" in text) == (409, True)
 
 
 def test_settings_take_what_the_command_takes(stall: Stall, shop: tampu.Store) -> None:

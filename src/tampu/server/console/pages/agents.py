@@ -6,6 +6,7 @@ from fastapi import Response
 
 from tampu.broker.policies.alerts.verbs import ALERTS
 from tampu.model.agents import Agent
+from tampu.model.errors import InvalidState
 from tampu.server.console.definitions_page import DefinitionPages
 from tampu.server.console.page import Ask, Page, View
 from tampu.server.console.parts import quoted
@@ -43,7 +44,9 @@ ALERT_PAGES = DefinitionPages(page, ALERTS, _EXAMPLE, "agents")
 async def act(view: View, name: str, verb: str) -> Ask:
     view.need_store("admin")
     agent: Agent = await view.drive(view.verbs.get_agent(name))
-    word, text, after = _VERBS.get(verb, _VERBS["run"])
+    if verb not in _VERBS:
+        raise InvalidState(f"{verb} is not an act of an agent", hint=f"acts are {', '.join(_VERBS)}")
+    word, text, after = _VERBS[verb]
 
     async def do() -> Response:
         await view.drive(getattr(view.verbs, f"{word.lower()}_agent")(name))
