@@ -298,6 +298,17 @@ def test_an_edit_sent_twice_makes_one_message(stall: Stall, shop: tampu.Store) -
     assert (shop.stats("emails").ready, shop.stats("emails").dead) == (1, 0)
 
 
+def test_an_edit_says_that_a_legal_hold_keeps_the_dead_message(stall: Stall, shop: tampu.Store) -> None:
+    id = shop.publish("emails", {"to": "nobody"}).id
+    (lease,) = shop.claim("emails")
+    shop.nack(lease, "no such user")
+    shop.holds.put("case-7", reason="court", queues="emails")
+    admin = _session(stall, stall.token)
+    _, _, headers = _ask(stall, "POST", f"messages/{id}/edit", urllib.parse.urlencode({"payload": "1"}), cookie=admin)
+    assert "legal hold" in urllib.parse.unquote(headers["set-cookie"])
+    assert (shop.stats("emails").ready, shop.stats("emails").dead) == (1, 1)
+
+
 def test_the_journal_finds_the_newest_messages_page_by_page(stall: Stall, shop: tampu.Store) -> None:
     ids = [message.id for message in shop.publish_many("news", range(120))]
     admin = _session(stall, stall.token)

@@ -232,8 +232,12 @@ async def edit(view: View, id: str) -> Ask:
         )  # fmt: skip
         await view.drive(view.verbs.record("message.edit", message.id, {"as": made.id}))
         verbs = view.verbs.limited_to(view.caller.patterns("operate"))
-        await view.drive(verbs.purge_dead([message.id]))
-        return view.done(f"Published with the new payload in place of {message.id}.", f"messages/{quoted(made.id)}")
+        gone = await view.drive(verbs.purge_dead([message.id]))
+        what = f"Published with the new payload in place of {message.id}."
+        if not gone.count:
+            why = "a legal hold covers it, or it is not dead any more"
+            what = f"Published with the new payload. {message.id} stays: {why}."
+        return view.done(what, f"messages/{quoted(made.id)}")
 
     return Ask(
         title="Edit and replay", button="Publish it", do=do, template="message_edit.html",
