@@ -7,7 +7,6 @@ works without a script too.
 
 from __future__ import annotations
 
-import contextlib
 import urllib.parse
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
@@ -317,12 +316,3 @@ def _cookie(headers: Mapping[bytes, bytes], name: str) -> str | None:
         if key == name:
             return value.strip('"')
     return None
-
-
-@contextlib.contextmanager
-def about(field: str) -> Any:
-    """Errors of what is read inside are about this field of a form."""
-    try:
-        yield
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise InvalidMessage(f"{field}: {error}", field=field) from None

@@ -15,8 +15,6 @@ from tampu.server.console.last_hour import Hour
 from tampu.server.console.page import View
 from tampu.wire.media import check_depth, check_values
 
-SHOWN_STATES = ("ready", "delayed", "leased", "held", "done", "dead")
-
 
 async def stats_of(view: View) -> list[Stats]:
     """The queues that the caller may view. Their counts are kept by the engine: nothing is counted."""

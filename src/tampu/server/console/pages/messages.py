@@ -107,11 +107,9 @@ async def messages(view: View) -> Response:
         "messages.html",
         messages=shown,
         given=given,
-        states=list(State),
         tabs=[(state, address("messages", **{**given, "state": state})) for state in (None, *State)],
         first=before is None,
         more=None if rest is None else address("messages", **given, before=positions.write(rest)),
-        oldest=wanted.queue and wanted.state,
     )
 
 
