@@ -11,7 +11,7 @@ from rich.console import Console
 
 import tampu
 from tampu.cli import output
-from tampu.cli.top import rates
+from tampu.cli.top import overview, rates
 from tampu.cli.top.overview import Overview
 from tests.cli.run_command import Command
 from tests.cli.test_process import started
@@ -71,6 +71,16 @@ def test_queues_workers_and_failures_are_seen_over_any_url(
     assert (failure["id"], failure["state"], failure["error"]) == (failed.id, "dead", "ValueError: no network [bold]")
     for text in ("slow", "ada's worker", "1 worker at work", "ValueError: no network [bold]", "<0.01", "1 dead"):
         assert text in shown, text
+
+
+def test_all_messages_at_work_are_counted_also_those_that_are_not_read(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "_MOST_LEASED", 1)
+    with tampu.open(str(command.path)) as store:
+        store.publish_many("q", [1, 2, 3])
+        store.claim("q", limit=3)
+        assert "3 at work" in command("top", "--once").out
 
 
 def test_it_refreshes_until_told_to_stop_and_shows_that_the_store_does_not_answer(

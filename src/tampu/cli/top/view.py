@@ -35,7 +35,7 @@ def draw(picture: Picture, url: str, problem: str | None = None) -> Group:
 
 def _head(picture: Picture, url: str, problem: str | None) -> Text:
     waiting, dead = sum(s.depth for s in picture.stats), sum(s.dead for s in picture.stats)
-    running = sum(one.leased for one in picture.workers)
+    running = sum(s.leased for s in picture.stats)
     line = text(f"{url}  ", "bold") + text(f"{picture.at.astimezone():%H:%M:%S}  ", "dim")
     queues = "1 queue" if len(picture.stats) == 1 else f"{len(picture.stats)} queues"
     line += text(f"{queues} · {waiting:,} waiting · {running:,} at work · {dead:,} dead")
