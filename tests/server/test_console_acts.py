@@ -161,6 +161,19 @@ def test_the_overview_shows_agents_to_those_who_may_view_every_queue(stall: Stal
         assert ("Agent retention is paused" in text) == shown, grant
 
 
+def test_who_may_only_review_comes_to_the_reviews_and_can_sign_out(stall: Stall, web: Web, shop: tampu.Store) -> None:
+    id = shop.publish("emails", 1, review={"context": ["A loan"]}).id
+    reviewer = _session(stall, web.key("review:emails"))
+    status, _, headers = _ask(stall, "GET", "", cookie=reviewer)
+    assert (status, headers["location"]) == (303, "reviews")
+    for path in ("reviews", f"reviews/{id}"):
+        status, text, _ = _ask(stall, "GET", path, cookie=reviewer)
+        assert (status, "data-live" in text, "signout" in text) == (200, False, True), path
+        assert "data-live" in _ask(stall, "GET", path, cookie=_session(stall, stall.token))[1]
+    status, text, _ = _ask(stall, "GET", "find?id=emails", cookie=reviewer)
+    assert (status, 'action="signout"' in text) == (403, True)
+
+
 def test_hostile_texts_are_only_text_on_every_page(stall: Stall, shop: tampu.Store) -> None:
     shop.queues.put("hostile", max_attempts=1)
     message = shop.publish(

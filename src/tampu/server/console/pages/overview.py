@@ -18,7 +18,15 @@ from tampu.server.console.parts import address, hour_of, plural, quoted, rates, 
 from tampu.server.console.render import age
 from tampu.server.routes.definitions import may_see_firing
 
-page = Page("overview", "Overview", path="", group="1", needs=("view",))
+
+class _Overview(Page):
+    """Who may only review is led to the reviews."""
+
+    def check(self, view: View) -> None:
+        view.caller.need_somewhere("view", "review")
+
+
+page = _Overview("overview", "Overview", path="", group="1", needs=("view",))
 _OLD = timedelta(minutes=5)
 _FAILURES = 12
 _QUEUES = 12
@@ -27,6 +35,8 @@ _MOST_REVIEWS = 100
 
 @page.show("/")
 async def overview(view: View) -> Response:
+    if not view.caller.somewhere("view"):
+        return redirect("reviews")
     stats = await stats_of(view)
     hour = await hour_of(view, stats)
     failed = await view.read(journal_pages.failures, view.engine, view.caller.tenant, _FAILURES * 4)
@@ -54,6 +64,7 @@ async def overview(view: View) -> Response:
 @page.show("/find")
 async def find(view: View) -> Response:
     """The search field: a queue by its name, else a message, else a story by its correlation id."""
+    view.caller.need_somewhere("view")
     text = view.query.get("id", "")
     if not text:
         return redirect("./")
