@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from fastapi import Response
 
@@ -18,7 +19,7 @@ _DAYS = (1, 7, 30)
 @page.show("/insights")
 async def insights(view: View) -> Response:
     path = lake.place(view.request.server.settings)
-    given = {"lake": path, "days": _days(view), "choices": _DAYS, "questions": lake.QUESTIONS}
+    given: dict[str, Any] = {"lake": path, "days": _days(view), "choices": _DAYS, "questions": lake.QUESTIONS}
     if path is not None:  # its report is in a frame: the journal is not read
         return await view.html("insights.html", **given)
     stats = await stats_of(view)
