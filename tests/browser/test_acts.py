@@ -273,3 +273,13 @@ def test_a_question_is_closed_without_an_effect(person: Person, store: tampu.Sto
     person.page.keyboard.press("Escape")
     expect(person.page.get_by_role("dialog")).to_have_count(0)
     assert store.queues.get("shop.emails").status == "open"
+
+
+def test_a_question_that_cannot_be_fetched_is_not_an_older_one(person: Person, store: tampu.Store) -> None:
+    store.queues.put("asked", max_attempts=2)
+    person.open("queues/asked")
+    person.page.get_by_role("link", name="Pause", exact=True).click()
+    person.page.get_by_role("dialog").get_by_role("link", name="Cancel").click()
+    person.page.route("**/status/drain", lambda route: route.abort(), times=1)
+    person.page.get_by_role("link", name="Drain", exact=True).click()
+    expect(person.page.get_by_role("heading", name="Drain asked?")).to_be_visible()
