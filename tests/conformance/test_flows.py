@@ -168,6 +168,15 @@ def test_a_running_member_adds_others_once(store: Store, harness: Harness) -> No
     assert len(store.trace(flow)) == 6
 
 
+def test_an_id_that_members_of_another_flow_have_is_refused(store: Store, harness: Harness) -> None:
+    flow = store.flows.publish([member(0)])
+    (lease,) = store.claim("jobs")
+    added = store.flows.add(lease, [member(1), member(2)])
+    with pytest.raises(tampu.InvalidMessage, match="another flow"):
+        store.flows.publish([member(3)], id=f"{added[0][:-1]}0")
+    assert members_of(store, flow) == [lease.id, *added]
+
+
 def test_a_death_between_deciding_and_doing_is_made_up_for(
     store: Store, harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,10 +70,15 @@ class FlowVerbs(Recording):
             first = self._put(stored.FLOW, flow, head, 0)
             try:
                 yield port.Together(
-                    self.tenant, [*begin, first, self._put(stored.PART, part, made.part(flow)), *publishes]
+                    self.tenant, [*begin, first, self._put(stored.PART, part, made.part(flow), 0), *publishes]
                 )
             except VersionConflict:
+                taken = yield from self._document(stored.PART, part)
                 known = yield from self._document(stored.FLOW, flow)
+                if known is None and taken is not None and id is not None:
+                    raise InvalidMessage(
+                        f"{flow} is an id in another flow", field="id", hint="leave it out, or make another one"
+                    ) from None
                 if known is None:  # another process has begun the follower
                     continue
                 if id is None:
