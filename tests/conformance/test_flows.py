@@ -14,8 +14,10 @@ from tampu import FlowMember, NewMessage
 from tampu.broker import access
 from tampu.broker.policies.flows.follower import FlowFollower
 from tampu.broker.store import Store
+from tampu.engines.port import Cancel, Free
 from tampu.maintenance.follower import Follower
-from tampu.model.errors import InvalidState, LeaseLost, NotFound
+from tampu.model.errors import InvalidState, LeaseLost, NotFound, Unavailable
+from tampu.model.outcome import Outcome
 from tests.conformance.harness import Harness, Refusals, counts, inside, until, verbs
 from tests.model.flow_model import FlowModel
 
@@ -192,6 +194,30 @@ def test_a_death_between_deciding_and_doing_is_made_up_for(
     follower.act(inside(store), store.tenant, members_of(store, flow))
     assert frees(store, members_of(store, flow)) == [0, 0, 1]
     assert work(store, harness, None) == [["done", "done"]]
+
+
+@pytest.mark.parametrize("then", ["ready", "cancelled", "dead"])
+def test_what_a_server_did_not_answer_is_done_again(
+    store: Store, harness: Harness, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = member(["no", "field"], 0, into="x" if then == "dead" else None, on_failure="skip")
+    flow = store.flows.publish([member(0), waiting])
+    store.settle([tampu.Reject(lease) if then == "cancelled" else tampu.Ack(lease) for lease in store.claim("jobs")])
+    last, core = members_of(store, flow)[1], harness.core()
+    do = core.do
+
+    def failing(step: Any) -> Any:
+        if isinstance(step, Cancel | Free):
+            return [Outcome(id, None, Unavailable("this server of several is down")) for id in step.ids]
+        return do(step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core, "do", failing)
+        with pytest.raises(Unavailable):
+            Follower(core).turn()
+    assert store.get(last).state == "held"
+    harness.follow()
+    assert store.get(last).state == then
 
 
 def test_a_held_member_that_waits_for_something_else_is_left_alone(store: Store, harness: Harness) -> None:

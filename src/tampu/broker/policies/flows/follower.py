@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tampu.broker import timers
 from tampu.broker.core import Core
-from tampu.broker.followers import Effects
+from tampu.broker.followers import Effects, do_named
 from tampu.broker.policies.flows import results, stored
 from tampu.broker.policies.flows.ids import is_member
 from tampu.broker.policies.flows.progress import Graphs, Progress, Source
@@ -80,7 +80,7 @@ class FlowFollower:
                 try:
                     body = _body(core, progress, graph, number, message)
                 except results.CannotRun as error:
-                    core.do(Cancel(tenant, [id], error.reason, str(error), actor=ACTOR))
+                    do_named(core, Cancel(tenant, [id], error.reason, str(error), actor=ACTOR))
                     continue
                 free.append((id, body))
                 size += len(body or b"")
@@ -95,7 +95,7 @@ class FlowFollower:
                     if _cancelled(decided)
                     else "parent_failed"
                 )
-                core.do(Cancel(tenant, [id], reason=why, actor=ACTOR))
+                do_named(core, Cancel(tenant, [id], reason=why, actor=ACTOR))
         _free(core, tenant, free)
 
 
@@ -106,7 +106,7 @@ def _cancelled(decided: tuple[stored.Head | None, stored.Graph, int, str]) -> bo
 
 def _free(core: Core, tenant: str, members: Sequence[tuple[str, bytes | None]]) -> None:
     if members:
-        core.do(Free(tenant, [id for id, _ in members], [body for _, body in members], actor=ACTOR))
+        do_named(core, Free(tenant, [id for id, _ in members], [body for _, body in members], actor=ACTOR))
 
 
 def _body(core: Core, progress: Progress, graph: stored.Graph, number: int, message: Message) -> bytes | None:
