@@ -12,9 +12,10 @@ import pytest
 import tampu
 from tampu import FlowMember, NewMessage
 from tampu.broker import access
+from tampu.broker.policies.flows import results
 from tampu.broker.policies.flows.follower import FlowFollower
 from tampu.broker.store import Store
-from tampu.engines.port import Cancel, Free
+from tampu.engines.port import Cancel, Free, Settle, SettleItem
 from tampu.maintenance.follower import Follower
 from tampu.model.errors import InvalidState, LeaseLost, NotFound, Unavailable
 from tampu.model.outcome import Outcome
@@ -240,6 +241,40 @@ def test_results_that_do_not_fit_end_the_member(store: Store, harness: Harness) 
     assert "max_payload" in str(ended[0].last_error)
     harness.follow()
     assert store.flows.get(flow).status == "failed"
+
+
+def test_a_result_that_cannot_be_decoded_ends_only_who_waits_for_it(store: Store, harness: Harness) -> None:
+    flows = [store.flows.publish([member(n), member(None, 0)]) for n in range(2)]
+    bad, good = store.claim("jobs", limit=2)
+    item = SettleItem("ack", "jobs", bad.receipt, b"\x81\x80\x01", 60_000_000)
+    inside(store).engine.run([Settle(store.tenant, [item])])
+    store.ack(good, "fine")
+    harness.follow()
+    ended, ready = (store.get(members_of(store, flow)[1]) for flow in flows)
+    assert (ended.state, ended.reason) == ("dead", "decode_failed")
+    assert (ready.state, ready.payload) == ("ready", "fine")
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [(LookupError("gone"), "dead"), (tampu.InvalidMessage("no"), "dead"), (ZeroDivisionError(), "held")],
+)
+def test_a_member_that_cannot_be_freed_stops_no_other(
+    store: Store, harness: Harness, error: Exception, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows = [store.flows.publish([member(n), member(None, 0)]) for n in range(2)]
+    bad, good = (members_of(store, flow)[1] for flow in flows)
+    body_of: Any = results.body_of
+
+    def failing(engine: Any, settings_of: Any, message: Any, *others: Any, **more: Any) -> Any:
+        if message.id == bad:
+            raise error
+        return body_of(engine, settings_of, message, *others, **more)
+
+    monkeypatch.setattr(results, "body_of", failing)
+    store.settle([tampu.Ack(lease) for lease in store.claim("jobs", limit=2)])
+    harness.follow()
+    assert (store.get(bad).state, store.get(good).state) == (then, "ready")
 
 
 def test_a_result_that_was_removed_is_not_taken_for_none(store: Store, harness: Harness) -> None:
