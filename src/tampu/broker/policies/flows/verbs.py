@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -182,6 +182,20 @@ class FlowVerbs(Recording):
         head = yield from self._head(flow)
         links: list[Document] = yield Read(lambda engine: engine.documents(stored.LINK, self.tenant, f"{flow}/"))
         return {*head.queues, *(queue for link in links for queue in stored.read_queues(link.value))}
+
+    def member_queues(self, members: Iterable[str]) -> Steps[dict[str, str]]:
+        """The queue of each of these members, as far as they are members of a flow."""
+        graphs: dict[str, stored.Graph | None] = {}
+        found: dict[str, str] = {}
+        for id in members:
+            part, number = stored.place_of(validate.id_text(id))
+            if part not in graphs:
+                document = yield from self._document(stored.PART, part)
+                graphs[part] = None if document is None else stored.Graph(stored.read_part(document.value))
+            graph = graphs[part]
+            if graph is not None and 1 <= number <= graph.size:
+                found[id] = graph.of("queues", number)
+        return found
 
     def get_flow(self, id: str, *, limit: int = 0) -> Steps[FlowRecord]:
         """A flow with its first ``limit`` members. Raises `NotFound`."""
