@@ -171,6 +171,30 @@ def test_a_running_member_adds_others_once(store: Store, harness: Harness) -> No
     assert len(store.trace(flow)) == 6
 
 
+def test_added_members_cannot_wait_for_those_that_wait_for_them(store: Store, harness: Harness) -> None:
+    flow = store.flows.publish([
+        member("a"), member("b", queue="others"), member("direct", 0), member("indirect", 2), member("of b", 1),
+        member("c"),
+    ])  # fmt: skip
+    _, _, direct, indirect, of_b, c = members_of(store, flow)
+    (lease,), (other,) = store.claim("jobs"), store.claim("others")
+    (tail,) = store.flows.add(lease, [member("tail", indirect, into=None)], joins=False)
+    mine = store.flows.add(lease, [member("mine", lease.id, into=None), member("not mine", c, into=None)], n=2)
+    store.flows.add(lease, [member("again", *mine, into=None)], n=3)
+    store.flows.add(other, [member("joins", direct, into=None)])
+    for n, one in enumerate([direct, indirect, tail, of_b], 4):
+        with pytest.raises(tampu.InvalidMessage, match="joins=False"):
+            store.flows.add(lease, [member("circle", one)], n=n)
+        store.flows.add(lease, [member("later", one, into=None)], n=n, joins=False)
+    store.settle([tampu.Ack(other), tampu.Ack(lease)])
+    harness.follow()
+    while leases := store.claim("jobs", limit=10):
+        store.settle([tampu.Ack(one) for one in leases])
+        harness.follow()
+    found = store.flows.get(flow)
+    assert (found.status, found.counts) == ("done", {"done": 15})
+
+
 def test_an_id_that_members_of_another_flow_have_is_refused(store: Store, harness: Harness) -> None:
     flow = store.flows.publish([member(0)])
     (lease,) = store.claim("jobs")

@@ -12,7 +12,7 @@ from tampu.broker import validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Core, Pause, PublishSet, Read, Steps, WaitForEnd
 from tampu.broker.policies import uses
-from tampu.broker.policies.flows import ids, stored
+from tampu.broker.policies.flows import circles, ids, stored
 from tampu.broker.policies.flows.graph import Members, checked
 from tampu.broker.publish import PublishVerbs
 from tampu.engines import port
@@ -141,6 +141,9 @@ class FlowVerbs(Recording):
             raise InvalidState(f"flow {flow} was cancelled", hint="publish another flow")
         made = checked(members, adder=adder, joins=joins)
         yield from self._check_parents(flow, made)
+        graph = made.part(flow)
+        if joins:
+            yield Read(lambda engine: circles.check_joins(engine, self.tenant, graph))
         self._check_results(made)
         queue = validate.name(receipt.rpartition("/")[0], "receipt")
         lease_us = self.core.settings.get(self.tenant, queue).lease_us
@@ -148,7 +151,7 @@ class FlowVerbs(Recording):
             self.tenant,
             [
                 port.Extend(self.tenant, [(queue, receipt, lease_us)], [adder]),
-                self._put(stored.PART, part, made.part(flow)),
+                self._put(stored.PART, part, graph),
                 self._put(stored.LINK, f"{flow}/{adder}/{part}", made.queues),
                 *self._publishes(made.messages(part, members, head.correlation_id, cause=adder)),
             ],
