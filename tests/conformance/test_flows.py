@@ -14,8 +14,9 @@ from tampu import FlowMember, NewMessage
 from tampu.broker import access
 from tampu.broker.policies.flows import results
 from tampu.broker.policies.flows.follower import FlowFollower
+from tampu.broker.policies.flows.verbs import FlowVerbs
 from tampu.broker.store import Store
-from tampu.engines.port import Cancel, Free, Settle, SettleItem
+from tampu.engines.port import Cancel, Free, Settle, SettleItem, Together
 from tampu.maintenance.follower import Follower
 from tampu.model.errors import InvalidState, LeaseLost, NotFound, Unavailable
 from tampu.model.outcome import Outcome
@@ -169,6 +170,25 @@ def test_a_running_member_adds_others_once(store: Store, harness: Harness) -> No
     assert (found.status, found.total) == ("done", 6)
     assert {one.id for one in found.members} >= {*added, *tail}
     assert len(store.trace(flow)) == 6
+
+
+def test_members_that_are_added_while_their_flow_is_cancelled_are_cancelled(store: Store, harness: Harness) -> None:
+    flow = store.flows.publish([member("split")])
+    (lease,) = store.claim("jobs")
+    core = inside(store)
+
+    def cancelling(step: Any) -> Any:
+        if isinstance(step, Together):
+            store.flows.cancel(flow)
+        return core.do(step)
+
+    more = [member("now"), member("later", lease.id, into=None)]
+    added = core.drive(FlowVerbs(core, store.tenant).add_to_flow(lease, more), cancelling)
+    assert [store.get(id).state for id in added] == ["cancelled", "cancelled"]
+    assert store.flows.add(lease, more) == added
+    store.release(lease)
+    harness.follow()
+    assert store.flows.get(flow).counts == {"cancelled": 3}
 
 
 def test_added_members_cannot_wait_for_those_that_wait_for_them(store: Store, harness: Harness) -> None:

@@ -156,7 +156,15 @@ class FlowVerbs(Recording):
                 *self._publishes(made.messages(part, members, head.correlation_id, cause=adder)),
             ],
         )
-        return [ids.member(part, number) for number in range(1, len(members) + 1)]
+        added = [ids.member(part, number) for number in range(1, len(members) + 1)]
+        head = yield from self._head(flow)
+        if head.cancelled_us:  # meanwhile, by who did not see the new ones yet
+            for start in range(0, len(added), _STEP):
+                yield self._cancelling(added[start : start + _STEP])
+        return added
+
+    def _cancelling(self, some: Sequence[str]) -> port.Cancel:
+        return port.Cancel(self.tenant, some, reason="flow_cancelled", actor=self.actor.name)
 
     def _check_parents(self, flow: str, made: Members) -> Steps[None]:
         for part, highest in made.foreign.items():
@@ -290,8 +298,7 @@ class FlowVerbs(Recording):
             break
         open_ones = yield from self._members(flow, (stored.OPEN, stored.BLOCKED))
         for start in range(0, len(open_ones), _STEP):
-            some = open_ones[start : start + _STEP]
-            yield port.Cancel(self.tenant, some, reason="flow_cancelled", actor=self.actor.name)
+            yield self._cancelling(open_ones[start : start + _STEP])
         return (yield from self.get_flow(flow))
 
     def replay_flow(self, id: str, *, failed_only: bool = True) -> Steps[Any]:
