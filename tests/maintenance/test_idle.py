@@ -71,12 +71,13 @@ def test_an_idle_store_is_asked_less_than_twice_a_second(
         assert leads or access.engine(other).lead()
         store.publish("jobs", 1, delay=3600)
         access.core(store).waiting.join(Waiter([("default", "emails")], None))
-        before = counted.trips
+        before, began = counted.trips, passing.monotonic()
         _turns(store, passing)
+        seconds = passing.monotonic() - began  # with what the turns took: on a busy machine that is no little
         maintenance = access.core(store).maintenance
         assert maintenance is not None
         assert maintenance.leads is leads
-        assert 0.9 * SECONDS < counted.trips - before < 2 * SECONDS
+        assert 0.9 * SECONDS < counted.trips - before < 2 * seconds
 
 
 class Nothing:
@@ -104,13 +105,13 @@ def test_with_a_follower_too_an_idle_store_is_asked_less_than_twice_a_second(
             while (pause := look()) < look():  # it looks less and less often
                 pass
         until(lambda: maintenance._scheduler.fire() is None)  # it reads its documents again, but not at once
-        before, looks = counted.trips, 0
+        before, looks, began = counted.trips, 0, passing.monotonic()
         _turns(store, passing)
         while looks * pause < SECONDS:
             assert look() == pause, "nothing was found of"
             looks += 1
         assert maintenance.leads
-        assert 0.9 * SECONDS < counted.trips - before < 2 * SECONDS
+        assert 0.9 * SECONDS < counted.trips - before < 2 * (passing.monotonic() - began)
 
 
 def test_what_another_process_changes_is_looked_at_soon(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:

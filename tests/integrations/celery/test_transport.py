@@ -214,6 +214,88 @@ def test_broadcast_queues_of_workers_that_were_killed_are_forgotten(
     assert store.stats("gone").ready == 1
 
 
+def test_messages_of_others_are_dead_and_stop_nobody(connect: Connect, store: tampu.Store) -> None:
+    for payload in ({"a": 1}, b"\xff", [1], "text", {"properties": 1}):
+        store.publish("work", payload)
+    connection, queue = connect(), kombu.Queue("work", kombu.Exchange("work"), routing_key="work")
+    with connection.Producer() as producer:
+        producer.publish("mine", exchange="work", routing_key="work", declare=[queue])
+    assert [body for body, _ in _drain(connection, [queue], 1)] == ["mine"]
+    assert {message.reason for message in store.messages("work", state="dead")} == {"decode_failed"}
+    assert store.stats("work").dead == 5
+
+
+def test_queues_take_turns(connect: Connect) -> None:
+    connection = connect()
+    queues = [kombu.Queue(name, kombu.Exchange("work"), routing_key=name) for name in ("a", "b")]
+    with connection.Producer() as producer:
+        for name in ["a"] * 300 + ["b"]:
+            producer.publish(name, exchange="work", routing_key=name, declare=queues)
+    seen: list[str] = []
+
+    def take(body: str, message: Any) -> None:
+        seen.append(body)
+        message.ack()
+
+    with connection.Consumer(queues, callbacks=[take]):
+        while "b" not in seen:
+            connection.drain_events(timeout=60)
+    assert len(seen) < 301
+
+
+def test_a_callback_that_raises_keeps_nobody_waiting(connect: Connect, store: tampu.Store) -> None:
+    connection, queue = connect(), kombu.Queue("work", kombu.Exchange("work"), routing_key="work")
+    with connection.Producer() as producer:
+        for number in range(5):
+            producer.publish(number, exchange="work", routing_key="work", declare=[queue])
+
+    def fail(body: Any, message: Any) -> None:
+        raise LookupError(body)
+
+    with connection.Consumer([queue], callbacks=[fail]), pytest.raises(LookupError):
+        connection.drain_events(timeout=60)
+    assert (store.stats("work").ready, store.stats("work").leased) == (4, 1)
+
+
+def test_an_ack_that_fails_makes_room_for_another_message(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, queue = connect(lease=0.2), kombu.Queue("work", kombu.Exchange("work"), routing_key="work")
+    with connection.Producer() as producer:
+        producer.publish("x", exchange="work", routing_key="work", declare=[queue])
+    taken: list[Any] = []
+    with connection.Consumer(
+        [queue], callbacks=[lambda _, message: taken.append(message)], prefetch_count=1
+    ) as consumer:
+        connection.drain_events(timeout=60)
+        with monkeypatch.context() as broken:
+            broken.setattr(consumer.channel.store, "settle", lambda _: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                taken[0].ack()
+        connection.drain_events(timeout=60)  # its lease has run out
+        assert taken[1].delivery_info["redelivered"]
+        taken[1].ack()
+
+
+def test_a_worker_that_was_taken_for_dead_binds_its_queue_again(
+    connect: Connect, store: tampu.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, news = connect(), kombu.Exchange("news", type="fanout")
+    queue = kombu.Queue("busy", news)
+    transport = connection.transport
+    with connection.Consumer([queue], callbacks=[lambda _, message: message.ack()]):
+        transport.bindings.remove("news", "busy")
+        monkeypatch.setattr("tampu.integrations.celery.transport._BIND_SECONDS", 0)
+        with contextlib.suppress(socket.timeout):
+            connection.drain_events(timeout=0.01)
+        with contextlib.suppress(socket.timeout):
+            connection.drain_events(timeout=0.01)
+        assert [binding[2] for binding in transport.bindings.table("news")] == ["busy"]
+
+
+def test_a_queue_has_the_time_to_live_that_kombu_gives_it(connect: Connect, store: tampu.Store) -> None:
+    kombu.Queue("events", kombu.Exchange("events"), message_ttl=5.0)(connect().channel()).declare()
+    assert store.queues.get("events", inherited=False).ttl == 5
+
+
 def test_names_stay_different() -> None:
     names = ["celery", "a@b", "a:40:b", "a b", "x" * 300, "x" * 301, ".x", "", "_:.x"]
     made = [queue_name(name) for name in names]

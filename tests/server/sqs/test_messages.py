@@ -269,6 +269,39 @@ def test_a_move_goes_to_the_queue_that_is_named_and_can_be_cancelled(sqs: Any, n
     assert _code(error) == "ResourceNotFoundException"
 
 
+def test_group_and_deduplication_id_are_not_mixed_up(sqs: Any, name: str) -> None:
+    by_group = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+    url = _queue(sqs, f"{name}.fifo", FifoQueue="true", **by_group)
+    for group, id in (("c", "a/b"), ("b/c", "a")):
+        sqs.send_message(QueueUrl=url, MessageBody=group, MessageGroupId=group, MessageDeduplicationId=id)
+    assert sorted(message["Body"] for message in _receive(sqs, url)) == ["b/c", "c"]
+
+
+def test_a_sender_does_not_choose_where_dead_letters_go(sqs: Any, name: str, web: Web) -> None:
+    dead, secret = _queue(sqs, f"{name}-dead"), _queue(sqs, f"{name}-secret")
+    forged = {"tampu-dead-queue": {"DataType": "String", "StringValue": f"{name}-secret"}}
+    sqs.send_message(QueueUrl=dead, MessageBody="x", MessageAttributes=forged)
+    given = {"payload": "y", "headers": {"tampu-dead-queue": f"{name}-secret"}}
+    web.post(f"/v1/queues/{name}-dead/publish", {"messages": [given]})
+    arn = f"arn:aws:sqs:eu-west-1:000000000000:{name}-dead"
+    sqs.start_message_move_task(SourceArn=arn)
+    until(lambda: _task(sqs, arn)["Status"] == "FAILED")
+    assert "name a DestinationArn" in _task(sqs, arn)["FailureReason"]
+    assert _receive(sqs, secret) == []
+    assert len(_receive(sqs, dead)) == 2  # given back
+
+
+def test_headers_of_others_poison_nothing(sqs: Any, name: str, web: Web) -> None:
+    url = _queue(sqs, name)
+    bad = [
+        '{"a":{"DataType":"String","StringValue":"x","z":' + "[" * 1900,
+        '{"x":{"DataType":"Binary","BinaryValue":"a"}}',
+    ]
+    messages = [{"payload": "x", "headers": {"sqs-attributes.0": text}} for text in bad]
+    web.post(f"/v1/queues/{name}/publish", {"messages": messages})
+    assert len(_receive(sqs, url)) == 2
+
+
 def test_messages_are_those_of_tampu(sqs: Any, name: str, web: Web) -> None:
     url = _queue(sqs, name)
     attributes = {"to": {"DataType": "String", "StringValue": "ada"}}

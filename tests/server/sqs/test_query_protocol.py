@@ -100,6 +100,12 @@ def test_a_batch_has_an_entry_for_each_outcome(query: Query, name: str) -> None:
     assert _texts(received, "ReceiveMessageResult", "Message", "Body") == ["one", "two"]
 
 
+def test_names_that_xml_does_not_have_are_replaced(query: Query, name: str) -> None:
+    query("CreateQueue", QueueName=name, **{"Tag.1.Key": "a\x00b", "Tag.1.Value": "v\x01"})
+    _, tags = query("ListQueueTags", f"/000000000000/{name}")
+    assert _texts(tags, "ListQueueTagsResult", "Tag", "Key") == ["a\ufffdb"]
+
+
 def test_errors_have_the_codes_of_the_query_protocol(query: Query, name: str) -> None:
     status, error = query("GetQueueUrl", QueueName=name)
     assert status == 400

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,34 @@ def test_a_clock_that_is_wrong_is_named(server: Server, minutes: int) -> None:
     assert "set the clock" in json.loads(answer.data)["message"]
     near = datetime.now(UTC) + timedelta(minutes=14 if minutes > 0 else -14)
     assert _ask(server, _signed(server.url, id, secret, at=near)) == (200, "")
+
+
+def test_who_has_no_key_is_refused_before_the_body(server: Server) -> None:
+    headers = _signed(server.url, "tampu_" + "x" * 12, "wrong") | {"content-length": "8000000"}
+    host, port = server.url.removeprefix("http://").split(":")
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(f"POST /sqs HTTP/1.1\r\n{lines}\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 403")
+
+
+def test_the_tenant_must_be_signed(server: Server) -> None:
+    headers = _signed(server.url, *credentials(server.token)) | {"tampu-tenant": "other"}
+    assert _ask(server, headers) == (403, "IncompleteSignature")
+
+
+def test_a_long_poll_goes_on_when_its_key_is_rotated(server: Server, web: Web, sqs: Any, name: str) -> None:
+    url, token = sqs.create_queue(QueueName=name)["QueueUrl"], web.key("consume,publish")
+    waiting = client(server.url, token)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(waiting.receive_message, QueueUrl=url, WaitTimeSeconds=20)
+        until(lambda: len(server.state.polls) > 0)
+        id = credentials(token)[0].removeprefix("tampu_")
+        assert web.post(f"/v1/keys/{id}/rotate", {"overlap": 3600}).status == 200
+        until(lambda: found.done() or len(server.state.polls) == 0)
+        sqs.send_message(QueueUrl=url, MessageBody="x")
+        assert found.result(60)["ResponseMetadata"]["HTTPStatusCode"] == 200
+    waiting.close()
 
 
 def test_bad_signatures_are_throttled_and_good_ones_are_not(tmp_path: Path) -> None:

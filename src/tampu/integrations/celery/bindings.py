@@ -17,8 +17,9 @@ Binding = tuple[str, str, str]
 """(routing key, pattern, queue), as kombu has it."""
 _KIND = "celery-exchange"
 _CACHE_SECONDS = 1.0
-_ABANDONED = timedelta(minutes=5)
-"""A queue of broadcasts in which a message has waited for this long has no worker any more."""
+_ABANDONED = timedelta(minutes=4)
+"""A queue of broadcasts in which a message has waited for this long has no worker any more, or a very busy one, which
+binds it again. Less than the five minutes that Celery keeps broadcasts."""
 _TRIES = 100
 
 
@@ -34,6 +35,10 @@ class Bindings:
             found = self._read(exchange)[0]
             self._known[exchange] = time.monotonic(), found
         return found
+
+    def forget(self, exchange: str) -> None:
+        """Read the bindings of an exchange again when they are needed."""
+        self._known.pop(exchange, None)
 
     def add(self, exchange: str, binding: Binding) -> None:
         self._change(exchange, lambda known: known if binding in known else [*known, binding])

@@ -17,7 +17,9 @@ from datetime import datetime
 from queue import Empty
 from typing import Any
 
+from kombu.log import get_logger
 from kombu.transport import virtual
+from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 from kombu.utils.url import maybe_sanitize_url
 
@@ -27,12 +29,14 @@ from tampu.integrations.celery.bindings import Binding, Bindings
 from tampu.integrations.celery.lease_keeper import LeaseKeeper
 from tampu.integrations.celery.names import queue_name
 
+log = get_logger("tampu.celery")
 _LEASE = 60.0
 _MAX_ATTEMPTS = 20
 _MAX_PAYLOAD = 64 << 20
 _MOST_CLAIMED = 100
 _TURN_SECONDS = 0.25
 """How long consumers that may take nothing at the moment are waited for, before other queues are looked at."""
+_BIND_SECONDS = 60.0
 _LONGEST_WAIT = 3600.0
 _TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/\-]{0,199}\Z")
 _REJECTED = "rejected"
@@ -43,15 +47,19 @@ class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
     """Unacknowledged messages: their delivery tags are receipts of tampu."""
 
     def ack(self, delivery_tag: str) -> None:
-        self.channel.settle(delivery_tag, tampu.Ack(delivery_tag))
-        super().ack(delivery_tag)
-        self.channel.connection.has_room()
+        self._end(delivery_tag, tampu.Ack(delivery_tag))
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         end = tampu.Release(delivery_tag) if requeue else tampu.Reject(delivery_tag, _REJECTED)
-        self.channel.settle(delivery_tag, end)
-        self._quick_ack(delivery_tag)
-        self.channel.connection.has_room()
+        self._end(delivery_tag, end)
+
+    def _end(self, delivery_tag: str, settlement: Any) -> None:
+        """Settle, and make room for another message, also if the store cannot be reached: then it comes again."""
+        try:
+            self.channel.settle(delivery_tag, settlement)
+        finally:
+            self._quick_ack(delivery_tag)
+            self.channel.connection.has_room()
 
     def restore_unacked(self) -> list[Any]:
         """Give back what was not acknowledged, in one commit; the attempts do not count."""
@@ -72,6 +80,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         self.no_ack: set[str] = set()
         """Queues whose messages are acknowledged as they are delivered."""
         self._declared: set[str] = set()
+        self._bound: set[tuple[str, Binding]] = set()
 
     # -- queues and exchanges
 
@@ -114,8 +123,28 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         with contextlib.suppress(tampu.NotFound, tampu.InvalidState):  # the second: a message of it is being worked on
             self.store.queues.remove(queue_name(queue), force=True)
 
+    def prepare_queue_arguments(self, arguments: dict[str, Any] | None, **kwargs: Any) -> dict[str, Any]:
+        """Times to live of queues arrive as ``x-message-ttl``."""
+        return to_rabbitmq_queue_arguments(arguments or {}, **kwargs)  # type: ignore[no-any-return]  # kombu has no types
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        """Queues of an exchange. If there is none, a new one may have been bound within the last second."""
+        found: list[str] = super()._lookup(exchange, routing_key, default)
+        if exchange and not found:
+            self.connection.bindings.forget(exchange)
+            found = super()._lookup(exchange, routing_key, default)
+        return found
+
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        self.connection.bindings.add(exchange, (routing_key or "", pattern or "", queue or ""))
+        binding = (routing_key or "", pattern or "", queue or "")
+        self.connection.bindings.add(exchange, binding)
+        self._bound.add((exchange, binding))
+
+    def bind_again(self) -> None:
+        """Others may have taken its worker for dead, while it was busy."""
+        for exchange, binding in self._bound:
+            if binding[2] in self._active_queues:
+                self.connection.bindings.add(exchange, binding)
 
     def queue_unbind(
         self, queue: str, exchange: str | None = None, routing_key: str = "", arguments: Any = None, **kwargs: Any
@@ -163,7 +192,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         leases = self.store.claim(queue_name(queue), worker=self.connection.worker, lease=self.connection.lease)
         if not leases:
             return None
-        message = self.Message(self.taken(leases[0], no_ack), channel=self)
+        try:
+            message = self.Message(self.taken(leases[0], no_ack), channel=self)
+        except Empty:
+            return None
         if not no_ack:
             self.qos.append(message, message.delivery_tag)
         return message
@@ -176,7 +208,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
 
     def taken(self, lease: tampu.Lease, no_ack: bool) -> dict[str, Any]:
         """The message of a lease, as kombu has it."""
-        message: dict[str, Any] = loads(lease.message.raw.decode())
+        message = _read(lease.message.raw)
+        if message is None:
+            log.error("message %s of queue %s is not one of Celery: it is dead now", lease.id, lease.queue)
+            self.store.reject(lease, "decode_failed", "not a message of Celery")
+            raise Empty
         if lease.attempt > 1:
             message["redelivered"] = True
             message.setdefault("properties", {}).setdefault("delivery_info", {})["redelivered"] = True
@@ -235,6 +271,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         self.worker = f"celery-{socket.gethostname()[:60]}"
         self.url = str(client.hostname)
         self._room = threading.Condition()
+        self._turn = 0
+        self._bound_at = time.monotonic()
         self._store: tampu.Store | None = None
         self._keeper: LeaseKeeper | None = None
         self._bindings: Bindings | None = None
@@ -279,6 +317,10 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver messages to consumers. Waits for the first one; raises `socket.timeout` if there was none."""
+        if time.monotonic() - self._bound_at > _BIND_SECONDS:
+            self._bound_at = time.monotonic()
+            for channel in list(self.channels):
+                channel.bind_again()
         end = None if timeout is None else time.monotonic() + timeout
         while not self._deliver_some(end):
             if end is not None and time.monotonic() >= end:
@@ -294,20 +336,38 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
                 self._room.wait(min(left, _TURN_SECONDS))
             return False
         owners = {queue_name(q): (channel, q) for channel in open_channels for q in channel.consumed}
-        leases = self.store.claim(
-            list(owners),
-            limit=min(open_channels.values()),
-            wait=0 if full else left,
-            lease=self.lease,
-            worker=self.worker,
-        )
-        for lease in leases:
-            channel, queue = owners[lease.queue]
-            self._deliver(channel.taken(lease, queue in channel.no_ack), queue)
+        names = list(owners)
+        self._turn = (self._turn + 1) % len(names)
+        names = names[self._turn :] + names[: self._turn]  # the first one named goes first: each has its turn
+        limit, wait = min(open_channels.values()), 0.0 if full else left
+        leases = self.store.claim(names, limit=limit, wait=wait, lease=self.lease, worker=self.worker)
+        waiting = list(leases)
+        try:
+            while waiting:
+                lease = waiting.pop(0)
+                channel, queue = owners[lease.queue]
+                with contextlib.suppress(Empty):
+                    self._deliver(channel.taken(lease, queue in channel.no_ack), queue)
+        finally:
+            if waiting:  # what a callback has raised must not keep the others
+                self.store.settle([tampu.Release(lease) for lease in waiting])
         if not leases and full:
             with self._room:
                 self._room.wait(min(left, _TURN_SECONDS))
         return bool(leases)
+
+
+def _read(raw: bytes) -> dict[str, Any] | None:
+    """A message as kombu has written it; None if somebody else has published it."""
+    try:
+        message = loads(raw.decode())
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
+        return None
+    message.setdefault("body", "")
+    message["properties"].setdefault("delivery_info", {})
+    return message
 
 
 def _due(headers: dict[str, Any]) -> datetime | None:

@@ -69,8 +69,8 @@ class Reply:
 
 class HttpRequest:
     __slots__ = (
-        "_held", "_receive", "caller", "headers", "id", "quota", "route", "scope", "server", "size", "span",
-        "started", "status", "subject",
+        "_held", "_receive", "caller", "headers", "id", "quota", "route", "scope", "server", "signed_by", "size",
+        "span", "started", "status", "subject",
     )  # fmt: skip
 
     def __init__(self, server: ServerState, scope: Scope, receive: Receive) -> None:
@@ -80,6 +80,8 @@ class HttpRequest:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.started = time.perf_counter()
         self.caller: Caller | None = None
+        self.signed_by: tuple[str, bytes] | None = None
+        """Key id and hash of the secret that signed the request; None if it has a key, a token or a session."""
         self.quota: Quota | None = None
         self.subject = Subject()
         self._held = 0
@@ -117,7 +119,11 @@ class HttpRequest:
 
     async def readmit(self) -> Caller:
         """Authenticate the caller again: its key or session can end during a long request."""
-        self.caller = await self.server.authenticator.readmit(self.headers, self.scope["method"])
+        authenticator = self.server.authenticator
+        if self.signed_by is not None:
+            self.caller = await authenticator.admit_hash(*self.signed_by, self.headers)
+        else:
+            self.caller = await authenticator.readmit(self.headers, self.scope["method"])
         return self.caller
 
     @property

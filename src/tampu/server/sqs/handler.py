@@ -37,7 +37,7 @@ class SqsState:
 
     def __init__(self, server: ServerState) -> None:
         self.queues = SqsQueues(server.core)
-        self.mover = moves.Mover(server, self.queues)
+        self.mover = moves.Mover(server)
         self.revision = -1
 
 
@@ -93,7 +93,11 @@ async def _admit(request: HttpRequest) -> tuple[str, bytes]:
     id = signed.key.removeprefix("tampu_")
     key_cache = server.authenticator.key_cache
     known = key_cache.known_hashes(id)
-    hashes = known or await key_cache.hashes(id)  # before the body: who has no key sends none
+    hashes = known or await key_cache.hashes(id)
+    if not hashes:  # nobody without a key sends a body; refusing takes as long as checking a signature
+        _signed_by([], signed, at, "")
+        server.authenticator.failed(request.address)
+        raise SqsError("InvalidClientTokenId", "no such access key: run tampu keys aws for the one of your key", 403)
     body = await request.body(min(_MOST_BODY, server.settings.max_body))
     digest = request.headers.get(b"x-amz-content-sha256", b"").decode("latin-1")
     if digest not in ("", hashlib.sha256(body).hexdigest()):
@@ -105,12 +109,11 @@ async def _admit(request: HttpRequest) -> tuple[str, bytes]:
     if found is None and known:  # the key may have been rotated
         found = _signed_by(await key_cache.hashes(id), signed, at, text)
     if found is not None:
+        request.signed_by = id, found
         request.caller = await server.authenticator.admit_hash(id, found, request.headers)
         scope[ADMITTED] = True
         return signed.region, body
     server.authenticator.failed(request.address)
-    if not hashes:
-        raise SqsError("InvalidClientTokenId", "no such access key: run tampu keys aws for the one of your key", 403)
     raise SqsError("SignatureDoesNotMatch", "The signature does not match: check the secret access key", 403)
 
 
@@ -342,17 +345,17 @@ class Actions:
     async def cancel_message_move_task(self, given: Result) -> Result:
         source, id = moves.source_of(parameters.text(given, "TaskHandle"))
         self._need("operate", source)
-        move = await self.request.drive(moves.cancel(self.queues, self.request.verbs, source, id))
+        move = await self.request.drive(moves.cancel(self.request.verbs, source, id))
         return {"ApproximateNumberOfMessagesMoved": move.moved}
 
     async def list_message_move_tasks(self, given: Result) -> Result:
         source = queues.queue_of_arn(parameters.text(given, "SourceArn"))
         self._need_any(source)
         try:
-            queue = await self.request.drive(self.queues.find(self.request.verbs, source))
+            await self.request.drive(self.queues.find(self.request.verbs, source))
         except SqsError as error:
             raise _resource(error) from None
-        move = moves.of_queue(queue)
+        move, _ = await self.request.drive(moves.find(self.request.verbs, source))
         return {"Results": [] if move is None else [moves.view(move, self.region, self.server.now_us())]}
 
     # -- shared

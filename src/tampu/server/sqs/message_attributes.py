@@ -21,6 +21,8 @@ from tampu.server.sqs.errors import SqsError, invalid
 MOST = 10
 """Attributes of one message."""
 _PACKED = "sqs-attributes."
+_RESERVED = ("sqs-", "tampu-")
+"""Beginnings of headers that have a meaning of their own: no sender of SQS sets them."""
 _LONGEST = 2048
 _MOST_PARTS = 50
 _NAME = re.compile(r"[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*\Z")
@@ -110,7 +112,7 @@ def to_headers(attributes: dict[str, Value], system: dict[str, Value]) -> dict[s
             and value.text is not None
             and len(value.text) <= _LONGEST
             and len(name) <= 128
-            and not name.startswith("sqs-")
+            and not name.startswith(_RESERVED)
         ):
             headers[name] = value.text
         else:
@@ -133,7 +135,9 @@ def of_headers(headers: dict[str, str]) -> tuple[dict[str, Value], str | None]:
     parts = [headers[f"{_PACKED}{n}"] for n in range(_MOST_PARTS) if f"{_PACKED}{n}" in headers]
     try:
         packed = _read_packed("".join(parts)) if parts else {}
-    except msgspec.MsgspecError:  # somebody else's headers
+        for value in packed.values():
+            _ = value.raw
+    except (msgspec.MsgspecError, RecursionError, ValueError):  # somebody else's headers
         packed = {}
     trace = packed.pop(f"aws.{_TRACE}", None)
     return plain | packed, None if trace is None else trace.text

@@ -1,7 +1,7 @@
 """Message move tasks: messages of a dead-letter queue go back to where they came from, or to a queue that is named.
 
 A task runs on the node that started it. Each batch is one unit: published there and acked here. What it has done is in
-the document of the queue; a task whose node has died is shown as failed after a while, and may be started again.
+a document of its own; a task whose node has died is shown as failed after a while, and may be started again.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ import structlog
 
 from tampu.broker.core import Read, Steps
 from tampu.broker.store import AllVerbs
+from tampu.engines import port
 from tampu.model.decoders import from_json
-from tampu.model.errors import TampuError
+from tampu.model.errors import TampuError, VersionConflict
 from tampu.model.message import Lease, NewMessage
-from tampu.model.outcome import Ack
+from tampu.model.outcome import Ack, Release
 from tampu.model.times import SECOND
 from tampu.server.server_state import ServerState
 from tampu.server.sqs import parameters
 from tampu.server.sqs.errors import SqsError
-from tampu.server.sqs.queues import SqsQueue, SqsQueues, arn, queue_of_arn
+from tampu.server.sqs.queues import SqsQueues, arn, checked_name, queue_of_arn
 
 log = structlog.get_logger("tampu.server")
 _BATCH = 100
+_TRIES = 20
 _SILENT_US = 60 * SECOND
 """After this long without news, the node of a task is taken for dead."""
 _OF_DEAD = "tampu-dead-"
 _ORIGIN = f"{_OF_DEAD}queue"
+KIND = "sqs-move"
 
 
 class Move(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,11 +53,14 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
         return base64.b64encode(msgspec.json.encode({"taskId": self.id, "sourceQueue": self.source})).decode()
 
 
+_read_move = from_json(Move).decode
 _read_handle = from_json(dict[str, str]).decode
 
 
-def of_queue(queue: SqsQueue) -> Move | None:
-    return None if queue.move is None else msgspec.convert(queue.move, Move)
+def find(verbs: AllVerbs, queue: str) -> Steps[tuple[Move | None, int]]:
+    """(the last task that moves messages of a queue, the version of its document)"""
+    document: port.Document | None = yield Read(lambda engine: engine.document(KIND, verbs.tenant, queue))
+    return (None, 0) if document is None else (_read_move(document.value), document.version)
 
 
 def state(move: Move, now_us: int) -> str:
@@ -82,8 +88,8 @@ def source_of(handle: str) -> tuple[str, str]:
     """(the source queue, the id of the task) of a task handle."""
     try:
         found = _read_handle(base64.b64decode(handle, validate=True))
-        return found["sourceQueue"], found["taskId"]
-    except (ValueError, KeyError, msgspec.MsgspecError):
+        return checked_name(found["sourceQueue"]), found["taskId"]
+    except (ValueError, KeyError, msgspec.MsgspecError, SqsError):
         raise SqsError("ResourceNotFoundException", "The task handle is invalid.") from None
 
 
@@ -92,43 +98,45 @@ def start(queues: SqsQueues, verbs: AllVerbs, given: dict[str, Any]) -> Steps[Mo
     named = parameters.optional_text(given, "DestinationArn")
     target = None if named is None else queue_of_arn(named)
     rate = parameters.whole(given, "MaxNumberOfMessagesPerSecond", 1, 500)
-    known = yield from queues.find(verbs, source)
+    yield from queues.find(verbs, source)
     if target is not None:
         yield from queues.find(verbs, target)
     now: int = yield Read(lambda engine: engine.now())
-    before = of_queue(known)
-    if before is not None and state(before, now) == "RUNNING":
-        raise SqsError(
-            "UnsupportedOperation",
-            "There is already a task running. Only one active task is allowed for a source queue.",
-        )
+    before, version = yield from find(verbs, source)
+    if before is not None and state(before, now) in ("RUNNING", "CANCELLING"):
+        raise SqsError("UnsupportedOperation", "There is already a task running for this source queue.")
     stats = yield from verbs.stats(source)
     move = Move(secrets.token_hex(16), source, target, now, now, rate=rate, to_move=stats.ready)
-    yield from _write(queues, verbs, move, "sqs.move")
+    yield from verbs.recorded([_put(verbs, move, version)], "sqs.move", source, None, move.target)
     return move
 
 
-def cancel(queues: SqsQueues, verbs: AllVerbs, source: str, id: str) -> Steps[Move]:
-    move = of_queue((yield from queues.find(verbs, source)))
-    now: int = yield Read(lambda engine: engine.now())
-    if move is None or move.id != id or state(move, now) != "RUNNING":
-        raise SqsError("ResourceNotFoundException", "The specified task is not running.")
-    yield from _write(queues, verbs, msgspec.structs.replace(move, status="CANCELLING"), "sqs.move.cancel")
-    return move
+def cancel(verbs: AllVerbs, source: str, id: str) -> Steps[Move]:
+    for attempt in range(_TRIES):
+        move, version = yield from find(verbs, source)
+        now: int = yield Read(lambda engine: engine.now())
+        if move is None or move.id != id or state(move, now) != "RUNNING":
+            break
+        put = _put(verbs, msgspec.structs.replace(move, status="CANCELLING"), version)
+        try:
+            yield from verbs.recorded([put], "sqs.move.cancel", source)
+        except VersionConflict:  # the mover has noted what it did
+            if attempt < _TRIES - 1:
+                continue
+            raise
+        return move
+    raise SqsError("ResourceNotFoundException", "The specified task is not running.")
 
 
-def _write(queues: SqsQueues, verbs: AllVerbs, move: Move, action: str) -> Steps[None]:
-    old, version = yield from queues.read(verbs, move.source)
-    new = msgspec.structs.replace(old or SqsQueue(), move=msgspec.to_builtins(move))
-    yield from queues.write(verbs, move.source, action, old, new, version)
+def _put(verbs: AllVerbs, move: Move, version: int) -> port.PutDocument:
+    return port.PutDocument(KIND, verbs.tenant, move.source, msgspec.json.encode(move), version)
 
 
 class Mover:
     """Runs the tasks of a node."""
 
-    def __init__(self, server: ServerState, queues: SqsQueues) -> None:
+    def __init__(self, server: ServerState) -> None:
         self._server = server
-        self._queues = queues
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, verbs: AllVerbs, move: Move) -> None:
@@ -138,32 +146,35 @@ class Mover:
 
     async def _run(self, verbs: AllVerbs, move: Move) -> None:
         drive = self._server.drive
-        try:
-            while True:
-                stored = of_queue(await drive(self._queues.find(verbs, move.source)))
-                if stored is None or stored.id != move.id:
-                    return
-                if stored.status == "CANCELLING":
-                    await drive(self._note(verbs, stored, status="CANCELLED"))
-                    return
+        moved, status, reason = 0, "RUNNING", None
+        while status == "RUNNING":
+            try:
                 count = await drive(move_batch(verbs, move))
-                await drive(
-                    self._note(verbs, stored, moved=stored.moved + count, status=None if count else "COMPLETED")
-                )
-                if not count:
-                    return
-                if move.rate is not None:
-                    await asyncio.sleep(count / move.rate)
-        except (TampuError, SqsError) as error:
-            log.warning("sqs_move_failed", queue=move.source, error=str(error))
-            await drive(self._note(verbs, move, status="FAILED", reason=str(error)[:500]))
+                moved += count
+                status = "RUNNING" if count else "COMPLETED"
+            except (TampuError, SqsError) as error:
+                log.warning("sqs_move_failed", queue=move.source, error=str(error))
+                count, status, reason = 0, "FAILED", str(error)[:500]
+            status = await drive(note(verbs, move, moved, status, reason))
+            if move.rate is not None and status == "RUNNING":
+                await asyncio.sleep(count / move.rate)
 
-    def _note(self, verbs: AllVerbs, move: Move, *, status: str | None, **changes: Any) -> Steps[None]:
+
+def note(verbs: AllVerbs, move: Move, moved: int, status: str, reason: str | None) -> Steps[str]:
+    """Store what a task has done. Returns its status: cancelled, if somebody has asked for that meanwhile."""
+    for _ in range(_TRIES):
+        stored, version = yield from find(verbs, move.source)
+        if stored is None or stored.id != move.id:
+            return "CANCELLED"  # another task has taken its place
         now: int = yield Read(lambda engine: engine.now())
-        stored = of_queue((yield from self._queues.find(verbs, move.source))) or move
-        kept = stored.status if status is None else status
-        new = msgspec.structs.replace(stored, seen_us=now, status=kept, **changes)
-        yield from _write(self._queues, verbs, new, "sqs.move.progress" if status is None else "sqs.move.end")
+        kept = "CANCELLED" if stored.status == "CANCELLING" and status == "RUNNING" else status
+        new = msgspec.structs.replace(stored, seen_us=now, status=kept, moved=moved, reason=reason)
+        try:
+            yield _put(verbs, new, version)
+        except VersionConflict:
+            continue
+        return kept
+    raise SqsError("ServiceUnavailable", "the task changes all the time", 503)
 
 
 def move_batch(verbs: AllVerbs, move: Move) -> Steps[int]:
@@ -172,14 +183,27 @@ def move_batch(verbs: AllVerbs, move: Move) -> Steps[int]:
     leases: list[Lease] = yield from verbs.claim(move.source, limit=most, lease=60, worker="sqs-move")
     if not leases:
         return 0
-    members: list[Any] = []
-    for lease in leases:
-        target = move.target or lease.message.headers.get(_ORIGIN)
-        if target is None:
-            raise SqsError("UnsupportedOperation", f"message {lease.id} is no dead letter: name a DestinationArn")
-        members += [verbs.publish_member(target, [_again(lease)]), verbs.settle_member(Ack(lease))]
-    yield from verbs.together(members)
+    try:
+        members: list[Any] = []
+        for lease in leases:
+            target = move.target or (yield from _origin(verbs, move, lease))
+            members += [verbs.publish_member(target, [_again(lease)]), verbs.settle_member(Ack(lease))]
+        yield from verbs.together(members)
+    except (TampuError, SqsError):
+        yield from verbs.settle([Release(lease) for lease in leases])
+        raise
     return len(leases)
+
+
+def _origin(verbs: AllVerbs, move: Move, lease: Lease) -> Steps[str]:
+    """Where a dead letter came from: its header says it, and the settings of that queue must agree."""
+    named = lease.message.headers.get(_ORIGIN)
+    if named is not None and (yield from verbs.get_config(checked_name(named))).dead_letter_to == move.source:
+        return named
+    raise SqsError(
+        "UnsupportedOperation",
+        f"message {lease.id} is no dead letter of a queue that redrives here: name a DestinationArn",
+    )
 
 
 def _again(lease: Lease) -> NewMessage:

@@ -172,7 +172,7 @@ def _map(action: str, name: str, value: dict[str, Any]) -> str:
     if name in ("Attributes", "Tags", "MessageAttributes"):
         key = "Key" if name == "Tags" else "Name"
         return "".join(
-            f"<{name[:-1]}><{key}>{escape(k)}</{key}><Value>{_content(action, v)}</Value></{name[:-1]}>"
+            f"<{name[:-1]}><{key}>{escape(_clean(k))}</{key}><Value>{_content(action, v)}</Value></{name[:-1]}>"
             for k, v in value.items()
         )
     return f"<{name}>{_content(action, value)}</{name}>"

@@ -51,7 +51,7 @@ _DEFAULTS = {
 _DEFAULTSOF_FIFO = {
     "ContentBasedDeduplication": "false", "DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue",
 }  # fmt: skip
-_DEDUPLICATION_SECONDS = 300
+_OF_FIFO_QUEUES = {"group_order": True, "idempotency_window": 300}
 
 
 class SqsQueue(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,8 +64,6 @@ class SqsQueue(msgspec.Struct, frozen=True, omit_defaults=True):
     changed_us: int = 0
     deleted: bool = False
     purged_us: int = 0
-    move: dict[str, Any] | None = None
-    """The last task that moves its messages; see `tampu.server.sqs.moves`."""
 
     @property
     def fifo(self) -> bool:
@@ -161,7 +159,7 @@ def policy_of(text: str) -> RedrivePolicy | None:
             raise ValueError
         queue_of_arn(policy.target)
         return policy
-    except (ValueError, TypeError, SqsError):
+    except (ValueError, TypeError, RecursionError, SqsError):
         raise SqsError(
             "InvalidAttributeValue",
             f'RedrivePolicy must be {{"deadLetterTargetArn": ARN, "maxReceiveCount": 1 to {FOREVER}}}',
@@ -174,7 +172,7 @@ def settings_of(attributes: Mapping[str, str], *, new: bool) -> dict[str, Any]:
     if new:
         made = {"max_attempts": FOREVER, "ttl": _DAYS_4, "max_payload": 1 << 20, "lease": 30.0, "dead_letter_to": ""}
         if attributes.get("FifoQueue") == "true":
-            made |= {"group_order": True, "idempotency_window": _DEDUPLICATION_SECONDS}
+            made |= _OF_FIFO_QUEUES
     for name, value in attributes.items():
         if name == "VisibilityTimeout":
             made["lease"] = int(value) or 1.0  # a lease of no time is asked for at each claim
@@ -241,6 +239,8 @@ class SqsQueues:
         if exists and old is not None:  # deleted while messages were leased
             yield from verbs.purge(queue, state=["ready", "delayed", "held"])
         settings = settings_of(attributes, new=not exists or old is not None)
+        if attributes.get("FifoQueue") == "true":
+            settings |= _OF_FIFO_QUEUES
         yield from verbs.put_config(queue, **settings, status="open")
         yield from self.write(verbs, queue, "sqs.create", old, SqsQueue(attributes, tags, now, now), version)
 

@@ -79,7 +79,7 @@ def draft(queue: SqsQueue, given: dict[str, Any], source: str) -> Draft:
         once = once or hashlib.sha256(body.encode()).hexdigest()
         headers[DEDUPLICATION] = once
         scope = group if queue.value("DeduplicationScope") == "messageGroup" else ""
-        key = f"{once}/{scope}" if scope else once
+        key = f"{once} {scope}" if scope else once  # neither has a space
     elif once is not None:
         raise invalid("MessageDeduplicationId is only for FIFO queues.")
     wait = queue.number("DelaySeconds") if delay is None else delay
@@ -135,7 +135,8 @@ def send_one(verbs: AllVerbs, name: str, queue: SqsQueue, given: dict[str, Any],
 def send_batch(
     verbs: AllVerbs, name: str, queue: SqsQueue, entries: Sequence[dict[str, Any]], source: str
 ) -> Steps[dict[str, Any]]:
-    total = sum(len(entry.get("MessageBody") or "") for entry in entries)
+    bodies = [entry.get("MessageBody") for entry in entries]
+    total = sum(len(body.encode()) for body in bodies if isinstance(body, str))
     if total > queue.number("MaximumMessageSize"):
         raise SqsError("BatchRequestTooLong", "The length of all the messages put together is more than the limit.")
     drafts: dict[str, Draft] = {}

@@ -25,6 +25,7 @@ _HEADER = re.compile(
     rb"SignedHeaders=([a-z0-9;\-]{1,2000}), *Signature=([0-9a-f]{64})\Z"
 )
 _NEEDED = ("host", "x-amz-date")
+_NEEDED_IF_SENT = ("content-type", "tampu-tenant")
 _SPACES = re.compile(rb" +")
 
 
@@ -72,7 +73,8 @@ def check_time(signed: Signed, given: bytes | None, now_us: int) -> str:
 def check_headers(signed: Signed, names: Iterable[bytes]) -> None:
     """Refuse a request whose action or time somebody could exchange: their headers must be signed."""
     unsigned = [name for name in _NEEDED if name not in signed.headers]
-    unsigned += [n for n in map(bytes.decode, names) if n.startswith("x-amz-") and n not in signed.headers]
+    sent = [name.decode("latin-1") for name in names]
+    unsigned += [n for n in sent if (n.startswith("x-amz-") or n in _NEEDED_IF_SENT) and n not in signed.headers]
     if unsigned:
         raise SqsError("IncompleteSignature", f"these headers must be signed: {', '.join(unsigned)}", 403)
 

@@ -1,0 +1,1 @@
+"""`manage.py tampu_worker` carries out tasks."""
