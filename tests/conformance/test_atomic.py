@@ -155,6 +155,13 @@ def test_documents_have_versions(store: Store) -> None:
     assert store.get_document("cursor", "jobs") is None
 
 
+def test_a_unit_that_publishes_often_to_many_queues_gives_each_its_own(store: Store) -> None:
+    news = {f"many-{n}": [f"{n} {i}" for i in range(3)] for n in range(12)}
+    unit = unit_of(store, *(publishes(queue, one) for queue, some in news.items() for one in some))
+    run(store, msgspec.structs.replace(unit, calls=[msgspec.structs.replace(call, simple=True) for call in unit.calls]))
+    assert {queue: payloads(store.claim(queue, limit=5)) for queue in news} == news
+
+
 def test_an_empty_unit_does_nothing(harness: Harness, store: Store) -> None:
     with harness.unchanged(store), store.atomic():
         pass

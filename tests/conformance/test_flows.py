@@ -12,10 +12,14 @@ import pytest
 import tampu
 from tampu import FlowMember, NewMessage
 from tampu.broker import access
+from tampu.broker.policies.flows import results
 from tampu.broker.policies.flows.follower import FlowFollower
+from tampu.broker.policies.flows.verbs import FlowVerbs
 from tampu.broker.store import Store
+from tampu.engines.port import Cancel, Free, Settle, SettleItem, Together
 from tampu.maintenance.follower import Follower
-from tampu.model.errors import InvalidState, LeaseLost, NotFound
+from tampu.model.errors import InvalidState, LeaseLost, NotFound, Unavailable
+from tampu.model.outcome import Outcome
 from tests.conformance.harness import Harness, Refusals, counts, inside, until, verbs
 from tests.model.flow_model import FlowModel
 
@@ -168,6 +172,58 @@ def test_a_running_member_adds_others_once(store: Store, harness: Harness) -> No
     assert len(store.trace(flow)) == 6
 
 
+def test_members_that_are_added_while_their_flow_is_cancelled_are_cancelled(store: Store, harness: Harness) -> None:
+    flow = store.flows.publish([member("split")])
+    (lease,) = store.claim("jobs")
+    core = inside(store)
+
+    def cancelling(step: Any) -> Any:
+        if isinstance(step, Together):
+            store.flows.cancel(flow)
+        return core.do(step)
+
+    more = [member("now"), member("later", lease.id, into=None)]
+    added = core.drive(FlowVerbs(core, store.tenant).add_to_flow(lease, more), cancelling)
+    assert [store.get(id).state for id in added] == ["cancelled", "cancelled"]
+    assert store.flows.add(lease, more) == added
+    store.release(lease)
+    harness.follow()
+    assert store.flows.get(flow).counts == {"cancelled": 3}
+
+
+def test_added_members_cannot_wait_for_those_that_wait_for_them(store: Store, harness: Harness) -> None:
+    flow = store.flows.publish([
+        member("a"), member("b", queue="others"), member("direct", 0), member("indirect", 2), member("of b", 1),
+        member("c"),
+    ])  # fmt: skip
+    _, _, direct, indirect, of_b, c = members_of(store, flow)
+    (lease,), (other,) = store.claim("jobs"), store.claim("others")
+    (tail,) = store.flows.add(lease, [member("tail", indirect, into=None)], joins=False)
+    mine = store.flows.add(lease, [member("mine", lease.id, into=None), member("not mine", c, into=None)], n=2)
+    store.flows.add(lease, [member("again", *mine, into=None)], n=3)
+    store.flows.add(other, [member("joins", direct, into=None)])
+    for n, one in enumerate([direct, indirect, tail, of_b], 4):
+        with pytest.raises(tampu.InvalidMessage, match="joins=False"):
+            store.flows.add(lease, [member("circle", one)], n=n)
+        store.flows.add(lease, [member("later", one, into=None)], n=n, joins=False)
+    store.settle([tampu.Ack(other), tampu.Ack(lease)])
+    harness.follow()
+    while leases := store.claim("jobs", limit=10):
+        store.settle([tampu.Ack(one) for one in leases])
+        harness.follow()
+    found = store.flows.get(flow)
+    assert (found.status, found.counts) == ("done", {"done": 15})
+
+
+def test_an_id_that_members_of_another_flow_have_is_refused(store: Store, harness: Harness) -> None:
+    flow = store.flows.publish([member(0)])
+    (lease,) = store.claim("jobs")
+    added = store.flows.add(lease, [member(1), member(2)])
+    with pytest.raises(tampu.InvalidMessage, match="another flow"):
+        store.flows.publish([member(3)], id=f"{added[0][:-1]}0")
+    assert members_of(store, flow) == [lease.id, *added]
+
+
 def test_a_death_between_deciding_and_doing_is_made_up_for(
     store: Store, harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +239,30 @@ def test_a_death_between_deciding_and_doing_is_made_up_for(
     follower.act(inside(store), store.tenant, members_of(store, flow))
     assert frees(store, members_of(store, flow)) == [0, 0, 1]
     assert work(store, harness, None) == [["done", "done"]]
+
+
+@pytest.mark.parametrize("then", ["ready", "cancelled", "dead"])
+def test_what_a_server_did_not_answer_is_done_again(
+    store: Store, harness: Harness, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = member(["no", "field"], 0, into="x" if then == "dead" else None, on_failure="skip")
+    flow = store.flows.publish([member(0), waiting])
+    store.settle([tampu.Reject(lease) if then == "cancelled" else tampu.Ack(lease) for lease in store.claim("jobs")])
+    last, core = members_of(store, flow)[1], harness.core()
+    do = core.do
+
+    def failing(step: Any) -> Any:
+        if isinstance(step, Cancel | Free):
+            return [Outcome(id, None, Unavailable("this server of several is down")) for id in step.ids]
+        return do(step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core, "do", failing)
+        with pytest.raises(Unavailable):
+            Follower(core).turn()
+    assert store.get(last).state == "held"
+    harness.follow()
+    assert store.get(last).state == then
 
 
 def test_a_held_member_that_waits_for_something_else_is_left_alone(store: Store, harness: Harness) -> None:
@@ -205,6 +285,40 @@ def test_results_that_do_not_fit_end_the_member(store: Store, harness: Harness) 
     assert "max_payload" in str(ended[0].last_error)
     harness.follow()
     assert store.flows.get(flow).status == "failed"
+
+
+def test_a_result_that_cannot_be_decoded_ends_only_who_waits_for_it(store: Store, harness: Harness) -> None:
+    flows = [store.flows.publish([member(n), member(None, 0)]) for n in range(2)]
+    bad, good = store.claim("jobs", limit=2)
+    item = SettleItem("ack", "jobs", bad.receipt, b"\x81\x80\x01", 60_000_000)
+    inside(store).engine.run([Settle(store.tenant, [item])])
+    store.ack(good, "fine")
+    harness.follow()
+    ended, ready = (store.get(members_of(store, flow)[1]) for flow in flows)
+    assert (ended.state, ended.reason) == ("dead", "decode_failed")
+    assert (ready.state, ready.payload) == ("ready", "fine")
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [(LookupError("gone"), "dead"), (tampu.InvalidMessage("no"), "dead"), (ZeroDivisionError(), "held")],
+)
+def test_a_member_that_cannot_be_freed_stops_no_other(
+    store: Store, harness: Harness, error: Exception, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows = [store.flows.publish([member(n), member(None, 0)]) for n in range(2)]
+    bad, good = (members_of(store, flow)[1] for flow in flows)
+    body_of: Any = results.body_of
+
+    def failing(engine: Any, settings_of: Any, message: Any, *others: Any, **more: Any) -> Any:
+        if message.id == bad:
+            raise error
+        return body_of(engine, settings_of, message, *others, **more)
+
+    monkeypatch.setattr(results, "body_of", failing)
+    store.settle([tampu.Ack(lease) for lease in store.claim("jobs", limit=2)])
+    harness.follow()
+    assert (store.get(bad).state, store.get(good).state) == (then, "ready")
 
 
 def test_a_result_that_was_removed_is_not_taken_for_none(store: Store, harness: Harness) -> None:

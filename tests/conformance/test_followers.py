@@ -12,11 +12,12 @@ import tampu
 from tampu.broker import followers
 from tampu.broker.followers import Effects
 from tampu.broker.store import Store
-from tampu.engines.port import PutDocument, Together
+from tampu.engines.port import Cancel, Free, PutDocument, Together
 from tampu.maintenance import follower as follower_module
 from tampu.maintenance.follower import ATTEMPTS, Follower
 from tampu.model.errors import Unavailable
 from tampu.model.journal import Transition
+from tampu.model.outcome import Outcome
 from tampu.model.times import moment
 from tests.conformance.harness import Harness, counts, inside, until
 
@@ -459,6 +460,26 @@ def test_the_next_leader_completes_what_a_dead_one_decided(
     harness.follow()
     assert states(store, made) == now(sibling)
     assert count(store, sibling) == 1
+
+
+def test_what_a_server_did_not_answer_is_done_again(
+    store: Store, harness: Harness, sibling: Sibling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, core = siblings(store, sibling), harness.core()
+    do = core.do
+
+    def failing(step: Any) -> Any:
+        if isinstance(step, Cancel | Free):
+            return [Outcome(id, None, Unavailable("this server of several is down")) for id in step.ids]
+        return do(step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core, "do", failing)
+        with pytest.raises(Unavailable):
+            Follower(core).turn()
+    assert states(store, made) == {"held"}
+    harness.follow()
+    assert states(store, made) == now(sibling)
 
 
 def test_a_leader_that_is_late_decides_nothing(store: Store, harness: Harness, sibling: Sibling) -> None:

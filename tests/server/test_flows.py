@@ -65,6 +65,22 @@ def test_a_worker_adds_members_where_it_may_publish(web: Web) -> None:
     )
 
 
+def test_a_worker_gets_results_only_of_queues_in_which_it_may_do_something(web: Web) -> None:
+    secret = {"queue": "secret", "message": {"payload": 1}}
+    id = web.post("/v1/flows", FLOW | {"members": [*FLOW["members"], secret]}).json["id"]
+    parent = web.get(f"/v1/flows/{id}?limit=10").json["members"][2]["id"]
+    (lease,) = web.post("/v1/claim", {"queues": ["jobs.a"]}).json["leases"]
+    more = {"queue": "jobs.c", "message": {"payload": {}}, "after": [parent], "into": "x"}
+    body = {"receipt": lease["receipt"], "id": lease["message"]["id"], "members": [more], "joins": False}
+    grants = ["consume:jobs.a", "publish:jobs.c"]
+    refused = web.as_key(web.key(*grants)).post("/v1/flows/members", body)
+    assert (refused.status, "secret" in str(refused.json)) == (403, False)
+    without = body | {"n": 2, "members": [more | {"into": None}]}
+    assert web.as_key(web.key(*grants)).post("/v1/flows/members", without).status == 200
+    for n, extra in enumerate(("view:secret", "consume:secret"), 3):
+        assert web.as_key(web.key(*grants, extra)).post("/v1/flows/members", body | {"n": n}).status == 200
+
+
 def test_bodies_are_checked(web: Web) -> None:
     bodies: tuple[dict[str, Any], ...] = (
         {"members": []},

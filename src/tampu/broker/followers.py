@@ -24,9 +24,9 @@ import msgspec
 from tampu.broker import publish, settings, validate
 from tampu.broker.core import Core, PublishSet
 from tampu.broker.journal_readers import FOLLOWER, Intent
-from tampu.engines.port import DeleteDocument, Document, Publish, PutDocument
+from tampu.engines.port import Cancel, DeleteDocument, Document, Free, Publish, PutDocument
 from tampu.model.definitions import Definition
-from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
+from tampu.model.errors import InvalidMessage, InvalidState, NotFound, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Transition
 from tampu.model.message import Message, NewMessage
 
@@ -191,6 +191,13 @@ class Effects:
             for (verb, tenant), names in self._intents.items()
             for start in range(0, len(names), _MOST_IDS)
         ]
+
+
+def do_named(core: Core, call: Cancel | Free) -> None:
+    """Cancel or free messages that are there and wait. Raises if one server of several did not answer."""
+    for outcome in core.do(call):
+        if outcome.error is not None and not isinstance(outcome.error, InvalidState | NotFound):
+            raise outcome.error
 
 
 def derived_id(cause: Transition, handler: str, n: int) -> str:

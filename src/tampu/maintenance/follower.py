@@ -18,7 +18,7 @@ import msgspec
 
 from tampu.broker import journal_readers, validate
 from tampu.broker.core import Core
-from tampu.broker.followers import FOLLOWERS, Acts, Effects, Handler, reader_name
+from tampu.broker.followers import FOLLOWERS, Acts, Effects, Handler, do_named, reader_name
 from tampu.broker.journal_cursor import JournalCursor, end_of_journal
 from tampu.broker.journal_readers import Failure, Reader
 from tampu.broker.policies.followers import OWN
@@ -189,7 +189,7 @@ class Follower:
                 assert isinstance(handler, Acts)
                 handler.act(self._core, intent.tenant, intent.ids)
             else:
-                self._core.do((Cancel if intent.verb == "cancel" else Free)(intent.tenant, intent.ids))
+                do_named(self._core, (Cancel if intent.verb == "cancel" else Free)(intent.tenant, intent.ids))
         if reader.intents:
             reader = msgspec.structs.replace(reader, intents=[])
             self._known[handler.name] = reader, (version := self._core.do(journal_readers.saving(reader, version)))

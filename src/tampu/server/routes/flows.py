@@ -2,6 +2,7 @@
 
 To publish needs the permission publish in the queues of all members. To show a flow needs view, to cancel or replay it
 operate, in the queues of all its members: a flow of which the caller may not view every queue counts as not found.
+A worker that adds members which get results of others needs view or consume in the queues of those.
 """
 
 from __future__ import annotations
@@ -62,6 +63,18 @@ async def _find(request: HttpRequest, caller: Caller, id: str, permission: str) 
     return id
 
 
+async def _check_results(request: HttpRequest, caller: Caller, members: list[FlowMember]) -> None:
+    """Raise if members get results of queues in which the caller may see none."""
+    parents = {id for one in members if one.into is not None for id in one.after if isinstance(id, str)}
+    queues: dict[str, str] = await request.drive(request.verbs.member_queues(parents))
+    for id, queue in queues.items():
+        if not (caller.may("view", queue) or caller.may("consume", queue)):
+            raise Forbidden(
+                f"this key may not see the result of {id}, and a new member gets it", field="members",
+                hint="use a key with the permission view or consume for the queue of that member, or leave out into",
+            )  # fmt: skip
+
+
 @router.post(
     "",
     operation_id="publish_flow",
@@ -92,6 +105,7 @@ async def add_to_flow(request: CurrentRequest, caller: CurrentCaller) -> Respons
     queue = validate.name(body.receipt.rpartition("/")[0], "receipt")
     caller.need("consume", queue)
     members = await _members(request, caller, body.members)
+    await _check_results(request, caller, members)
     await request.server.load_settings(caller.tenant, queue)
     steps = request.verbs.add_to_flow(body.receipt, members, n=body.n, joins=body.joins, id=body.id)
     return answer(request, wire.AddedToFlow(await request.drive(steps)))

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 
 from tampu.broker import timers
 from tampu.broker.core import Core
-from tampu.broker.followers import Effects
+from tampu.broker.followers import Effects, do_named
 from tampu.broker.policies.flows import results, stored
 from tampu.broker.policies.flows.ids import is_member
 from tampu.broker.policies.flows.progress import Graphs, Progress, Source
 from tampu.engines.port import Cancel, Document, Free
+from tampu.model.errors import InvalidMessage, StorageError
 from tampu.model.flows import HOLD, HOLD_FOR_RESULTS
 from tampu.model.journal import Transition
 from tampu.model.message import Message
+from tampu.model.reasons import DECODE_FAILED
 from tampu.model.states import State, has_ended
 from tampu.model.times import SECOND
 from tampu.model.values import pack_body
@@ -66,37 +68,45 @@ class FlowFollower:
         size = 0
         for id in ids:
             try:
-                decided = progress.decided(id)
+                call = _call_for(core, tenant, progress, id)
+            except StorageError:
+                raise
             except LookupError as error:
                 log.warning("%s is not freed: %s", id, error)
                 continue
-            if decided is None:
+            except Exception:  # others go on
+                log.exception("%s is neither freed nor cancelled", id)
                 continue
-            message = core.engine.get(tenant, id)
-            if message is None or message.state is not State.HELD or message.reason not in (HOLD, HOLD_FOR_RESULTS):
-                continue
-            _, graph, number, letter = decided
-            if letter == stored.OPEN:
-                try:
-                    body = _body(core, progress, graph, number, message)
-                except results.CannotRun as error:
-                    core.do(Cancel(tenant, [id], error.reason, str(error), actor=ACTOR))
-                    continue
+            if isinstance(call, Cancel):
+                do_named(core, call)
+            elif call is not None:
+                (body,) = call.bodies
                 free.append((id, body))
                 size += len(body or b"")
                 if size > _MOST_BYTES:
                     _free(core, tenant, free)
                     free, size = [], 0
-            elif letter != stored.BLOCKED:
-                why = (
-                    "skipped"
-                    if letter == stored.SKIPPED
-                    else "flow_cancelled"
-                    if _cancelled(decided)
-                    else "parent_failed"
-                )
-                core.do(Cancel(tenant, [id], reason=why, actor=ACTOR))
         _free(core, tenant, free)
+
+
+def _call_for(core: Core, tenant: str, progress: Progress, id: str) -> Cancel | Free | None:
+    """What is to be done with a member by now."""
+    decided = progress.decided(id)
+    if decided is None:
+        return None
+    message = core.engine.get(tenant, id)
+    if message is None or message.state is not State.HELD or message.reason not in (HOLD, HOLD_FOR_RESULTS):
+        return None
+    _, graph, number, letter = decided
+    if letter == stored.OPEN:
+        try:
+            return Free(tenant, [id], [_body(core, progress, graph, number, message)])
+        except results.CannotRun as error:
+            return Cancel(tenant, [id], error.reason, str(error), actor=ACTOR)
+        except (LookupError, InvalidMessage) as error:
+            return Cancel(tenant, [id], DECODE_FAILED, f"its payload cannot be made: {error}", actor=ACTOR)
+    why = "skipped" if letter == stored.SKIPPED else "flow_cancelled" if _cancelled(decided) else "parent_failed"
+    return None if letter == stored.BLOCKED else Cancel(tenant, [id], reason=why, actor=ACTOR)
 
 
 def _cancelled(decided: tuple[stored.Head | None, stored.Graph, int, str]) -> bool:
@@ -106,7 +116,7 @@ def _cancelled(decided: tuple[stored.Head | None, stored.Graph, int, str]) -> bo
 
 def _free(core: Core, tenant: str, members: Sequence[tuple[str, bytes | None]]) -> None:
     if members:
-        core.do(Free(tenant, [id for id, _ in members], [body for _, body in members], actor=ACTOR))
+        do_named(core, Free(tenant, [id for id, _ in members], [body for _, body in members], actor=ACTOR))
 
 
 def _body(core: Core, progress: Progress, graph: stored.Graph, number: int, message: Message) -> bytes | None:

@@ -203,8 +203,11 @@ class Progress:
                     self._lead(run.part, number, name)
             self._touched.setdefault(name, False)
         if graph.part.joins and graph.part.adder is not None:
+            above, adder = stored.place_of(graph.part.adder)
+            if not self.enrolled(above):  # its transitions may be in another partition of the journal
+                self._enroll(above, self._known(above))
             leaves = [number for number in range(1, graph.size + 1) if number not in graph.sets_of]
-            for name in self.sets_with(*stored.place_of(graph.part.adder)):
+            for name in self.sets_with(above, adder):
                 if self._known(name.part).part.adder == graph.part.adder:  # what it has added does not wait for itself
                     continue
                 for number in leaves:

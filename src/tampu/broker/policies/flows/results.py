@@ -47,7 +47,7 @@ def body_of(
         room -= 1 if raw is None else len(raw)
         if room < 0:
             raise _too_large(settings.max_payload)
-        found.append(None if raw is None else msgspec.msgpack.decode(raw))
+        found.append(None if raw is None else _value(id, raw))
     value = found if many else found[0]
     if into:
         value = {**_fields(message), into: value}
@@ -81,6 +81,13 @@ def _result(engine: Engine, settings_of: SettingsOf, tenant: str, id: str) -> by
             "queue",
         )
     return message.result_raw
+
+
+def _value(id: str, raw: bytes) -> Any:
+    try:
+        return msgspec.msgpack.decode(raw)
+    except NOT_ENCODED as error:
+        raise CannotRun(DECODE_FAILED, f"the result of {id} cannot be decoded: {error}") from None
 
 
 def _fields(message: Message) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from tampu.broker import validate
 from tampu.broker.audit import Recording
 from tampu.broker.core import Core, Pause, PublishSet, Read, Steps, WaitForEnd
 from tampu.broker.policies import uses
-from tampu.broker.policies.flows import ids, stored
+from tampu.broker.policies.flows import circles, ids, stored
 from tampu.broker.policies.flows.graph import Members, checked
 from tampu.broker.publish import PublishVerbs
 from tampu.engines import port
@@ -70,10 +70,15 @@ class FlowVerbs(Recording):
             first = self._put(stored.FLOW, flow, head, 0)
             try:
                 yield port.Together(
-                    self.tenant, [*begin, first, self._put(stored.PART, part, made.part(flow)), *publishes]
+                    self.tenant, [*begin, first, self._put(stored.PART, part, made.part(flow), 0), *publishes]
                 )
             except VersionConflict:
+                taken = yield from self._document(stored.PART, part)
                 known = yield from self._document(stored.FLOW, flow)
+                if known is None and taken is not None and id is not None:
+                    raise InvalidMessage(
+                        f"{flow} is an id in another flow", field="id", hint="leave it out, or make another one"
+                    ) from None
                 if known is None:  # another process has begun the follower
                     continue
                 if id is None:
@@ -136,6 +141,9 @@ class FlowVerbs(Recording):
             raise InvalidState(f"flow {flow} was cancelled", hint="publish another flow")
         made = checked(members, adder=adder, joins=joins)
         yield from self._check_parents(flow, made)
+        graph = made.part(flow)
+        if joins:
+            yield Read(lambda engine: circles.check_joins(engine, self.tenant, graph))
         self._check_results(made)
         queue = validate.name(receipt.rpartition("/")[0], "receipt")
         lease_us = self.core.settings.get(self.tenant, queue).lease_us
@@ -143,12 +151,20 @@ class FlowVerbs(Recording):
             self.tenant,
             [
                 port.Extend(self.tenant, [(queue, receipt, lease_us)], [adder]),
-                self._put(stored.PART, part, made.part(flow)),
+                self._put(stored.PART, part, graph),
                 self._put(stored.LINK, f"{flow}/{adder}/{part}", made.queues),
                 *self._publishes(made.messages(part, members, head.correlation_id, cause=adder)),
             ],
         )
-        return [ids.member(part, number) for number in range(1, len(members) + 1)]
+        added = [ids.member(part, number) for number in range(1, len(members) + 1)]
+        head = yield from self._head(flow)
+        if head.cancelled_us:  # meanwhile, by who did not see the new ones yet
+            for start in range(0, len(added), _STEP):
+                yield self._cancelling(added[start : start + _STEP])
+        return added
+
+    def _cancelling(self, some: Sequence[str]) -> port.Cancel:
+        return port.Cancel(self.tenant, some, reason="flow_cancelled", actor=self.actor.name)
 
     def _check_parents(self, flow: str, made: Members) -> Steps[None]:
         for part, highest in made.foreign.items():
@@ -177,6 +193,20 @@ class FlowVerbs(Recording):
         head = yield from self._head(flow)
         links: list[Document] = yield Read(lambda engine: engine.documents(stored.LINK, self.tenant, f"{flow}/"))
         return {*head.queues, *(queue for link in links for queue in stored.read_queues(link.value))}
+
+    def member_queues(self, members: Iterable[str]) -> Steps[dict[str, str]]:
+        """The queue of each of these members, as far as they are members of a flow."""
+        graphs: dict[str, stored.Graph | None] = {}
+        found: dict[str, str] = {}
+        for id in members:
+            part, number = stored.place_of(validate.id_text(id))
+            if part not in graphs:
+                document = yield from self._document(stored.PART, part)
+                graphs[part] = None if document is None else stored.Graph(stored.read_part(document.value))
+            graph = graphs[part]
+            if graph is not None and 1 <= number <= graph.size:
+                found[id] = graph.of("queues", number)
+        return found
 
     def get_flow(self, id: str, *, limit: int = 0) -> Steps[FlowRecord]:
         """A flow with its first ``limit`` members. Raises `NotFound`."""
@@ -268,8 +298,7 @@ class FlowVerbs(Recording):
             break
         open_ones = yield from self._members(flow, (stored.OPEN, stored.BLOCKED))
         for start in range(0, len(open_ones), _STEP):
-            some = open_ones[start : start + _STEP]
-            yield port.Cancel(self.tenant, some, reason="flow_cancelled", actor=self.actor.name)
+            yield self._cancelling(open_ones[start : start + _STEP])
         return (yield from self.get_flow(flow))
 
     def replay_flow(self, id: str, *, failed_only: bool = True) -> Steps[Any]:

@@ -183,8 +183,8 @@ class _Script:
     def steps(self) -> Iterator[tuple[str, Part, Sequence[Any]]]:
         """(script, part, arguments). Checks come first; answers come in the order of the changes."""
         doing: list[tuple[str, Part, Sequence[Any]]] = []
-        simple: dict[int, Sequence[Any]] = {}
-        """Arguments by the identity of the items."""
+        simple: dict[int, tuple[Sequence[Any], Sequence[Any]]] = {}
+        """(items, arguments) by the identity of the items: it is theirs as long as they are kept."""
         for part in self._parts:
             settled: Sequence[Any] = ()
             if part.batch.items:
@@ -205,8 +205,9 @@ class _Script:
                 doing.append(("extend", part, (rows.encode([item for _, _, item in part.extends]),)))
             call = part.publish
             if call is not None and _is_simple(call):
-                arguments = simple.setdefault(id(call.items), ()) or publish.simple_arguments(call.items)
-                simple[id(call.items)] = arguments
+                if id(call.items) not in simple:
+                    simple[id(call.items)] = call.items, publish.simple_arguments(call.items)
+                _, arguments = simple[id(call.items)]
                 doing.append(("publish_simple", part, arguments))
             elif call is not None:
                 assert part.entry is not None
