@@ -45,6 +45,7 @@ def test_the_names_are_the_same() -> None:
         "schemas",
         "rules",
         "subscriptions",
+        "flows",
     }
     assert _public(AsyncQueues) == _public(Queues)
     assert _public(AsyncSchedules) == _public(Schedules)

@@ -154,7 +154,7 @@ def test_several_workers_are_seen_as_one(made: Crew, store: tampu.Store) -> None
     assert "2 workers · 0 held · 40 ended" in text
     assert text.count("· ended ·") == 2
     row = next(line for line in text.splitlines() if "│ wait_async" in line)
-    assert [part.strip() for part in row.strip("│ ").split("│")] == ["wait_async", "40", "0", "0", "0", "0"]
+    assert [part.strip() for part in row.strip("│ ").split("│")] == ["wait_async", "0", "40", "0", "0", "0", "0"]
     assert any("│ default" in line for line in text.splitlines())
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.model.decoders import from_json
+from tampu.model.decoders import convert, from_json
 from tampu.server.sqs.errors import SqsError, invalid
 
 MOST = 10
@@ -77,7 +77,7 @@ def _name(name: str) -> str:
 
 def _value(name: str, given: Any) -> Value:
     try:
-        value = msgspec.convert({k: v for k, v in given.items() if v is not None}, Value)
+        value = convert({k: v for k, v in given.items() if v is not None}, Value)
         kind = value.type.partition(".")[0]
         if kind not in _TYPES or len(value.type) > 256:
             raise invalid(f"The message attribute {name!r:.100} has an invalid DataType: use String, Number or Binary.")

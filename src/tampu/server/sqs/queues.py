@@ -13,7 +13,7 @@ from tampu.broker.core import Core, Read, Steps
 from tampu.broker.store import AllVerbs
 from tampu.engines import port
 from tampu.model.config import SYSTEM
-from tampu.model.decoders import from_json
+from tampu.model.decoders import convert, from_json
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound
 from tampu.model.times import SECOND
 from tampu.server.sqs.errors import SqsError, invalid, no_queue
@@ -154,7 +154,7 @@ def policy_of(text: str) -> RedrivePolicy | None:
         return None
     try:
         raw = msgspec.json.decode(text)
-        policy = msgspec.convert(raw, RedrivePolicy, strict=False)
+        policy = convert(raw, RedrivePolicy, strict=False)
         if not 1 <= policy.most <= FOREVER:
             raise ValueError
         queue_of_arn(policy.target)
