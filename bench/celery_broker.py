@@ -22,7 +22,7 @@ def _environment(broker: str) -> dict[str, str]:
 
 
 def _measure(broker: str, count: int, left: Callable[[], int]) -> tuple[float, float]:
-    """Seconds to send and to carry out so many tasks."""
+    """Seconds to send and to carry out ``count`` tasks."""
     environment = _environment(broker)
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", _SENDER, str(count)], env=environment, check=True, cwd=tempfile.gettempdir())

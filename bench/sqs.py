@@ -85,7 +85,7 @@ class _Own:
 
 
 def _measure(side: Any, pid: int, calls: int) -> dict[str, tuple[float, float]]:
-    """By verb: (seconds, seconds of the server's processor) for so many batches."""
+    """By verb: (seconds, seconds of the server's processor) for ``calls`` batches."""
     found = {}
 
     def timed(name: str, work: Callable[[], object]) -> None:

@@ -33,7 +33,7 @@ def _environment(server: Server, name: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def node_modules() -> Path:
     """The packages that the lock names; kept beside the environment, for the next run."""
-    assert shutil.which("npm"), "install Node.js and npm: apt-get install nodejs npm"
+    assert shutil.which("npm"), "install Node.js 20 or newer, and npm"
     target = Path(sys.prefix) / "tests-sqs-node"
     with (Path(tempfile.gettempdir()) / "tampu-tests-sqs-node.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
