@@ -36,7 +36,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 FULL = Access(frozenset(PERMISSIONS), frozenset(PERMISSIONS))
-"""Of who has opened the store itself."""
+"""The permissions of a program that has opened the store itself."""
 
 
 class ToolContext:
